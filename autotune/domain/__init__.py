@@ -1,0 +1,1 @@
+"""The nouns: frozen values, standard library only, one idea a file."""
