@@ -23,8 +23,11 @@ class EngineSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """Everything a start needs; `env` holds additions to our environment, `args` and `settings`
-    the deployable part of `argv` (flags by long name) without what only a trial needs.
+    """Everything a start needs.
+
+    `argv` and `env` (additions to our environment) start the trial. `settings` (options by long name,
+    underscores) and `deploy_env` are the part of them that a deployment keeps: without port, key and
+    whatever only a measurement needs.
     """
 
     argv: tuple[str, ...]

@@ -26,12 +26,15 @@ class Count:
 
     `n` is the number of values judged, `bad` those over the limit, failed or still missing past it;
     `requests` is the number of requests they came from (equal to `n` but for ITL, which pools gaps).
+    `value_s` is the objective's percentile as seen, the order statistic ceil(p·n) with missing values above
+    all others; None when it falls on one of those.
     """
 
     slo: Slo
     n: int
     bad: int
     requests: int
+    value_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,7 @@ class Measurement:
 class State(Enum):
     """What the evidence allows to say."""
 
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105  not a password
     FAIL = "FAIL"
     UNDECIDED = "UNDECIDED"
 

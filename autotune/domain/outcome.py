@@ -101,9 +101,14 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faulted:
-    """Nothing was learned of the configuration: our client, a port or a stranger interfered."""
+    """Nothing was learned of the configuration: our client, a port or a stranger interfered.
+
+    `engine` is True when the engine crashed or hung for an unknown cause: should it do so again, that is a
+    property of the configuration after all.
+    """
 
     reason: str
+    engine: bool
 
 
 Outcome = Measured | Infeasible | Stopped | Faulted

@@ -113,6 +113,6 @@ def _refuse_contradictions(slos: list[Slo]) -> None:
                 and high.limit_s < low.limit_s
             ):
                 raise InputError(
-                    f"--sla contradicts itself: {high} is below {low}, yet the first token comes before the last",
+                    f"--sla contradicts itself: {high} is below {low}, but tokens end after they begin",
                     hint="raise the e2el limit or lower the ttft limit",
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from autotune.domain.slo import Metric
 
@@ -14,7 +15,9 @@ class Timing:
     Latency counts from `due_ns`, when the schedule wanted the request sent, so that a stalled
     engine or a late client cannot hide behind late sends. Source: README of giltene/wrk2.
     `token_ns` holds the arrival of each output token, ascending; tokens that came in one event share
-    a stamp. `finished` is True only for a stream that ended with a finish reason and all its tokens.
+    a stamp. `finished` is True only for a stream that ended with a finish reason and all its tokens;
+    `ended_ns` is when it ended, failed or was given up. A `cancelled` request was cut off by us when the
+    window was already decided: what had not happened by then is unknown, not bad.
     """
 
     index: int
@@ -23,7 +26,9 @@ class Timing:
     token_ns: tuple[int, ...]
     prompt_tokens: int
     output_tokens: int
+    ended_ns: int
     finished: bool
+    cancelled: bool = False
     error: str | None = None
 
     def send_lag_s(self) -> float | None:
@@ -46,7 +51,7 @@ class Timing:
     def itl_s(self) -> tuple[float, ...]:
         """Gaps between successive arrivals; tokens of one event are one arrival."""
         stamps = sorted(set(self.token_ns))
-        return tuple((b - a) / 1e9 for a, b in zip(stamps, stamps[1:], strict=False))
+        return tuple((b - a) / 1e9 for a, b in pairwise(stamps))
 
     def e2el_s(self) -> float | None:
         """Due time to last token; None for a request that did not finish."""

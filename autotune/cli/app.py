@@ -1,0 +1,176 @@
+"""The commands and their exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import click
+import typer
+
+from autotune import __version__
+from autotune.errors import AutotuneError, ExitCode, InputError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Find the serving configuration that carries the most of your recorded traffic inside your SLA.",
+)
+Json = Annotated[bool, typer.Option("--json", help="Write every event as one JSON line to standard output.")]
+
+
+@app.command()
+def run(  # noqa: PLR0917  typer's way of declaring options
+    sla: Annotated[
+        list[str] | None, typer.Option(help="METRIC_pNN=LIMIT, e.g. ttft_p99=500ms; repeatable.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="PATH|ID", help="Model folder or id in the local cache.")
+    ] = None,
+    workload: Annotated[str | None, typer.Option(metavar="FILE", help="Recorded traffic to replay.")] = None,
+    engine: Annotated[str | None, typer.Option(help="The engine to tune: vllm.")] = None,
+    space: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Search space; by default ours for the device.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Run folder; by default runs/DATE-TIME.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Wall time for everything, e.g. 15min.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of trials, the defaults included.")
+    ] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="LIST", help="GPU indexes, e.g. 0,1, or none.")] = None,
+    engine_python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Python that has vLLM; by default `vllm` on PATH.")
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option(metavar="GATE", help="perplexity=LIMIT% (default 1%) or off.")
+    ] = None,
+    at: Annotated[
+        float | None, typer.Option(metavar="SPEED", help="Judge at one speed instead of climbing.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of prompts and search (default 0).")
+    ] = None,
+    ports: Annotated[
+        str | None, typer.Option(metavar="LOW-HIGH", help="Ports for engines (8100-8199).")
+    ] = None,
+    as_json: Json = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print what would be launched, and stop before the first launch."),
+    ] = False,
+) -> None:
+    """Tune: launch the engine trial by trial, replay the traffic, judge, and write DIR/tuned.yaml."""
+    from autotune.cli.settle import Flags
+    from autotune.cli.work import dry, start
+
+    flags = Flags(
+        sla=tuple(sla or ()),
+        model=model,
+        workload=workload,
+        engine=engine,
+        space=space,
+        out=out,
+        budget=budget,
+        trials=trials,
+        gpus=gpus,
+        engine_python=engine_python,
+        quality=quality,
+        at=at,
+        seed=seed,
+        ports=ports,
+    )
+    raise typer.Exit(dry(flags, as_json=as_json) if dry_run else start(flags, as_json=as_json))
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(metavar="DIR")], as_json: Json = False) -> None:
+    """Go on with an interrupted run; needs nothing but its folder."""
+    from autotune.cli.work import go_on
+
+    raise typer.Exit(go_on(folder, as_json=as_json))
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
+    """Write the files of a run again from its journal, and print its summary."""
+    from autotune.cli.work import rewrite
+
+    raise typer.Exit(rewrite(folder))
+
+
+@app.command()
+def doctor(
+    engine_python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Python that has vLLM; by default `vllm` on PATH.")
+    ] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="LIST", help="GPU indexes, e.g. 0,1, or none.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what this machine offers and lacks; exit 0 when a run can start, else 3."""
+    from autotune.cli.examine import examine
+
+    raise typer.Exit(examine(engine_python, gpus, as_json=as_json))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keep `--version` beside the commands."""
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:  # noqa: PLR0911  one way out for each kind of end
+    """Run the command; every error is one clear line, a hint and a documented exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        return _complain(InputError(error.format_message(), hint="see autotune --help"))
+    except click.exceptions.Abort:
+        return ExitCode.INTERRUPTED
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except AutotuneError as error:
+        return _complain(error)
+    except BrokenPipeError:  # `autotune … | head`
+        return ExitCode.FOUND
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        print(
+            "hint: what was measured so far is in the run folder; autotune resume DIR goes on",
+            file=sys.stderr,
+        )
+        return ExitCode.SETUP
+    return ExitCode.FOUND
+
+
+def _complain(error: AutotuneError) -> int:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return error.exit_code

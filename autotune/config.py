@@ -1,0 +1,77 @@
+"""`autotune.yaml`: what a user need not type, decoded into one frozen value."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from autotune.errors import InputError
+
+NAME = "autotune.yaml"
+
+Scalar = bool | int | float | str
+
+
+class LoadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The `load:` section; durations carry a unit."""
+
+    window_requests: int | None = None
+    window: str | None = None
+    lead_in: str | None = None
+    max_windows: int | None = None
+    resolution: float | None = None
+    start_speed: float | None = None
+    min_speed: float | None = None
+    max_speed: float | None = None
+
+
+class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All keys of `autotune.yaml`; every one may be left out, and a flag beats it."""
+
+    sla: list[str] | str | None = None
+    model: str | None = None
+    variants: dict[str, str] = {}
+    workload: str | None = None
+    engine: str | None = None
+    engine_python: str | None = None
+    engine_args: dict[str, Scalar] = {}
+    space: str | None = None
+    out: str | None = None
+    budget: str | None = None
+    trials: int | None = None
+    gpus: str | int | None = None
+    quality: str | None = None
+    at: float | None = None
+    seed: int | None = None
+    ports: str | None = None
+    start_deadline: str | None = None
+    load: LoadFile = LoadFile()
+
+
+def read_config(folder: Path) -> ConfigFile:
+    """The file in `folder`, or all defaults; raises `InputError` with file:line or `$.path`."""
+    path = folder / NAME
+    if not path.exists():
+        return ConfigFile()
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{NAME}:{line}: {error.problem}", hint="the file must be YAML") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}", hint="the file must be YAML in UTF-8") from error
+    try:
+        return msgspec.convert({} if raw is None else raw, ConfigFile)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{NAME}: {error}", hint=_nearest(str(error))) from error
+
+
+def _nearest(message: str) -> str:
+    """'did you mean budget?' for an unknown key."""
+    known = [*ConfigFile.__struct_fields__, *LoadFile.__struct_fields__]
+    quoted = message.split("`")
+    near = get_close_matches(quoted[1], known, n=1) if "unknown field" in message and len(quoted) > 1 else []
+    return f"did you mean {near[0]}?" if near else "see docs/reference/config.md for the keys"

@@ -1,0 +1,218 @@
+"""Start an engine under its guard, wait until it answers, and end it with proof that all of it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+import psutil
+
+from autotune.domain.launch import LaunchPlan
+from autotune.errors import EngineError, SetupError
+
+GRACE_S = 10.0
+"""vLLM ends within 6 s of SIGTERM; when it hangs it hangs for good (measured, see docs/adr/0006)."""
+POLL_S = 0.2
+TAIL_BYTES = 400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What identifies a started engine across tuner processes: its session and when that began."""
+
+    session: int
+    began: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """How it ended: `forced` when SIGKILL was needed."""
+
+    seconds: float
+    forced: bool
+
+
+@dataclass(slots=True)
+class Engine:
+    """A started engine; a context manager whose end is the end of every process of it."""
+
+    plan: LaunchPlan
+    key: str
+    log: Path
+    owned: Owned
+    _guard: subprocess.Popen[bytes]
+    exit_code: int | None = None
+    gone: Gone | None = None
+    _words: bytes = field(default=b"", repr=False)
+
+    @property
+    def url(self) -> str:
+        """Base URL without a trailing slash."""
+        return f"http://127.0.0.1:{self.plan.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def ended(self) -> bool:
+        """True once the engine's first process has ended, whatever its exit code: nobody asked it to."""
+        self._listen(0)
+        return self.exit_code is not None or self._guard.poll() is not None
+
+    def log_text(self) -> str:
+        """The end of the engine's log, enough to hold a whole start."""
+        with contextlib.suppress(FileNotFoundError), self.log.open("rb") as stream:
+            stream.seek(max(self.log.stat().st_size - TAIL_BYTES, 0))
+            return stream.read().decode(errors="replace")
+        return ""
+
+    def last_line(self) -> str:
+        """The last line of the log, for people who wait."""
+        return next((line for line in reversed(self.log_text().splitlines()) if line.strip()), "")
+
+    def wait_ready(self) -> Iterator[float]:
+        """Yield the seconds waited until the engine answers with our key and our model name.
+
+        Ends early when the process ended (see `ended`) or the start deadline has passed; the caller tells
+        these apart. Raises `EngineError` when a stranger answers on our port.
+        """
+        begun = time.monotonic()
+        with httpx.Client(base_url=self.url, timeout=2.0, trust_env=False) as client:
+            while (waited := time.monotonic() - begun) < self.plan.start_deadline_s and not self.ended():
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.get("/health").status_code == httpx.codes.OK:
+                        self._recognise(client)
+                        return
+                yield waited
+                self._listen(POLL_S)
+
+    def ready(self) -> bool:
+        """True when the health endpoint answers 200 now."""
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False).status_code == httpx.codes.OK
+        return False
+
+    def _recognise(self, client: httpx.Client) -> None:
+        answer = client.get("/v1/models", headers={"authorization": f"Bearer {self.key}"})
+        if answer.status_code != httpx.codes.OK or self.plan.served_model not in answer.text:
+            raise EngineError(f"a stranger answers on port {self.plan.port}: HTTP {answer.status_code}")
+
+    def stop(self, grace_s: float = GRACE_S) -> Gone:
+        """End every process of the engine; idempotent. Raises `EngineError` if one survives SIGKILL."""
+        if self.gone is not None:
+            return self.gone
+        begun = time.monotonic()
+        with contextlib.suppress(OSError):
+            if self._guard.stdin:
+                self._guard.stdin.write(f"stop {grace_s}\n".encode())
+                self._guard.stdin.flush()
+        while (
+            not self._said_gone() and self._guard.poll() is None and time.monotonic() - begun < grace_s + 30
+        ):
+            self._listen(POLL_S)
+        self._listen(0)
+        for stream in (self._guard.stdin, self._guard.stdout):
+            with contextlib.suppress(OSError):
+                if stream:
+                    stream.close()
+        self._guard.wait()
+        gone = self._said_gone()
+        if gone is None or members(self.owned):  # the guard itself was killed
+            if left := sweep(self.owned):
+                raise EngineError(f"processes {left} of the engine survive SIGKILL")
+            gone = Gone(seconds=time.monotonic() - begun, forced=True)
+        self.gone = gone
+        return gone
+
+    def _said_gone(self) -> Gone | None:
+        return self.gone
+
+    def _listen(self, timeout_s: float) -> None:
+        """Take in what the guard has said, waiting at most `timeout_s` for a first word."""
+        stream = self._guard.stdout
+        if stream is None or stream.closed:
+            return
+        while select.select([stream], [], [], timeout_s)[0]:
+            chunk = os.read(stream.fileno(), 4096)
+            if not chunk:
+                return
+            timeout_s = 0
+            *lines, self._words = (self._words + chunk).split(b"\n")
+            for line in lines:
+                said = json.loads(line)
+                if said["event"] == "exit":
+                    self.exit_code = said["code"]
+                elif said["event"] == "gone":
+                    self.gone = Gone(seconds=said["seconds"], forced=said["forced"])
+
+
+def launch(plan: LaunchPlan, *, key: str, log: Path, environ: Mapping[str, str] | None = None) -> Engine:
+    """Start the plan under a guard in its own session; raises `SetupError` when it cannot be executed."""
+    guard = Path(__file__).with_name("guard.py")
+    env = {**(os.environ if environ is None else environ), **plan.env, "VLLM_API_KEY": key}
+    process = subprocess.Popen(
+        [sys.executable, "-I", str(guard), str(log), *plan.argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        bufsize=0,
+        start_new_session=True,
+    )
+    owned = Owned(session=process.pid, began=psutil.Process(process.pid).create_time())
+    engine = Engine(plan=plan, key=key, log=log, owned=owned, _guard=process)
+    first = process.stdout.readline() if process.stdout else b""
+    said = json.loads(first) if first else {"event": "failed", "reason": "the guard did not start"}
+    if said["event"] == "failed":
+        process.wait()
+        raise SetupError(f"cannot start {plan.argv[0]}: {said['reason']}", hint="is the engine installed?")
+    return engine
+
+
+def members(owned: Owned) -> list[int]:
+    """Living processes of the session, and of it alone: one that began before the session is a stranger's.
+
+    A session number is not given out again while any process of the session lives.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) != owned.session or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            leader_is_ours = process.pid != owned.session or abs(process.create_time() - owned.began) < 1
+            if leader_is_ours and process.create_time() > owned.began - 1:
+                found.append(process.pid)
+    return found
+
+
+def sweep(owned: Owned, *, patience_s: float = 20.0) -> list[int]:
+    """End what is left of a session whose tuner or guard is dead; the pids that survived, normally none.
+
+    A living guard ends its engine by itself once its tuner is gone; it is given the time to.
+    """
+    begun = time.monotonic()
+    while members(owned) and owned.session in members(owned) and time.monotonic() - begun < patience_s:
+        time.sleep(POLL_S)
+    begun = time.monotonic()
+    while (left := members(owned)) and time.monotonic() - begun < patience_s:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+    return members(owned)

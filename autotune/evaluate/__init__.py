@@ -1,0 +1,6 @@
+"""One trial from launch to outcome; one window from due times to verdict."""
+
+from autotune.evaluate.trial import confirm, evaluate, plan_of
+from autotune.evaluate.window import Bench, capacity
+
+__all__ = ["Bench", "capacity", "confirm", "evaluate", "plan_of"]

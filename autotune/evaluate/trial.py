@@ -1,0 +1,250 @@
+"""One trial: plan, launch, warm up, gate, climb, stop. A generator of events that returns the outcome."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from autotune.domain.event import (
+    EngineLaunched,
+    EngineReady,
+    EngineStopped,
+    EngineWaiting,
+    Event,
+    QualityMeasured,
+)
+from autotune.domain.launch import Endpoint, LaunchPlan
+from autotune.domain.outcome import Cause, Faulted, Infeasible, Measured, Outcome, Quality, Stopped, Window
+from autotune.domain.space import Point
+from autotune.engine.process import Engine, launch
+from autotune.errors import EngineError, ReplayError
+from autotune.evaluate.window import Bench, capacity, replay_window, warm_up
+from autotune.gate import measure_quality
+from autotune.probe import free_port
+from autotune.score.climb import climb
+
+Steps = Generator[Event, None, Outcome]
+
+
+def evaluate(
+    bench: Bench,
+    point: Point,
+    *,
+    number: int,
+    qualities: Mapping[str, Quality],
+    incumbent: float | None,
+    deadline: Callable[[], float],
+) -> Steps:
+    """Launch the point and find its capacity.
+
+    `incumbent` is the best speed so far, `deadline` the seconds left for load. Findings are values; what
+    tells nothing of the point comes back as `Faulted`.
+    """
+    try:
+        with _started(bench, point, folder=_folder(bench, number)) as engine:
+            ready = yield from _wait(bench, engine, number)
+            if isinstance(ready, Infeasible):
+                return ready
+            try:
+                outcome = yield from _load(
+                    bench, engine, ready, point, number=number, qualities=qualities, incumbent=incumbent,
+                    deadline=deadline,
+                )  # fmt: skip
+            except EngineError:
+                if engine.ended() and (found := bench.engine.diagnose(engine.exit_code, engine.log_text())):
+                    return found
+                raise
+    except (EngineError, ReplayError) as error:
+        return Faulted(reason=error.message, engine=isinstance(error, EngineError))
+    if engine.gone:
+        yield EngineStopped(number=number, seconds=engine.gone.seconds, forced=engine.gone.forced)
+    return outcome
+
+
+def confirm(
+    bench: Bench, point: Point, *, number: int, speed: float, attempts: int, window_s: float
+) -> Generator[Event, None, tuple[Window, ...]]:
+    """Launch the point afresh and replay the held-out slice at `speed`, 5 % slower after each failure."""
+    folder = bench.folder / "confirm" / f"{number:04d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    windows: list[Window] = []
+    with _started(bench, point, folder=folder) as engine:
+        ready = yield from _wait(bench, engine, number)
+        if isinstance(ready, Infeasible):
+            raise EngineError(f"trial {number} does not start again: {ready.evidence}")
+        warm_up(bench, ready)
+        for index in range(attempts):
+            window = yield from replay_window(
+                bench, engine, ready, number=number, index=index, speed=speed, phase="confirm",
+                folder=folder, window_s=window_s,
+            )  # fmt: skip
+            windows.append(window)
+            if window.passed:
+                break
+            speed *= 0.95
+    if engine.gone:
+        yield EngineStopped(number=number, seconds=engine.gone.seconds, forced=engine.gone.forced)
+    return tuple(windows)
+
+
+def _folder(bench: Bench, number: int) -> Path:
+    """The trial's folder; what an interrupted or faulted attempt left there is kept beside it."""
+    folder = bench.folder / "trials" / f"{number:04d}"
+    if folder.exists():
+        attempt = 1
+        while (kept := folder.with_name(f"{folder.name}.attempt-{attempt}")).exists():
+            attempt += 1
+        folder.rename(kept)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def plan_of(bench: Bench, point: Point, port: int) -> LaunchPlan:
+    """The launch of a point on a port."""
+    run = bench.run
+    return bench.engine.plan(
+        point,
+        space=run.space,
+        spec=run.engine,
+        model=run.model,
+        variants=run.variants,
+        hardware=run.hardware,
+        port=port,
+        start_deadline_s=run.start_deadline_s,
+    )
+
+
+@contextlib.contextmanager
+def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, None, None]:
+    """An engine that is known to the journal before it can do anything, and gone at the end."""
+    plan = plan_of(bench, point, free_port(bench.run.ports))
+    (folder / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
+    engine = launch(plan, key=secrets.token_urlsafe(24), log=folder / "engine.log")
+    try:
+        with engine:
+            bench.owned(engine.owned)
+            yield engine
+    finally:
+        if engine.gone:
+            bench.disowned(engine.owned)
+
+
+def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, Endpoint | Infeasible]:
+    """Until the engine answers; a start that fails is diagnosed, a start that hangs is a finding."""
+    yield EngineLaunched(
+        number=number,
+        session=engine.owned.session,
+        port=engine.plan.port,
+        log=str(engine.log.relative_to(bench.folder)),
+    )
+    begun = time.monotonic()
+    told = 0.0
+    for waited_s in engine.wait_ready():
+        if waited_s - told >= 1:
+            told = waited_s
+            yield EngineWaiting(number=number, waited_s=waited_s, line=engine.last_line())
+    start_s = time.monotonic() - begun
+    if engine.ended():
+        engine.stop(grace_s=1.0)
+        if found := bench.engine.diagnose(engine.exit_code, engine.log_text()):
+            return found
+        raise EngineError(f"the engine ended with {engine.exit_code} while starting: {engine.last_line()}")
+    if not engine.ready():
+        engine.stop(grace_s=1.0)
+        return Infeasible(
+            cause=Cause.HANG,
+            evidence=f"no answer in {engine.plan.start_deadline_s:.0f} s; last line: {engine.last_line()}",
+        )
+    facts = bench.engine.facts(engine.log_text(), start_s=start_s)
+    yield EngineReady(number=number, facts=facts)
+    longest = bench.workload.longest_tokens
+    if facts.kv_tokens is not None and facts.kv_tokens < longest:
+        return Infeasible(
+            cause=Cause.KV_TOO_SMALL,
+            evidence=f"{facts.kv_tokens:,} KV tokens cannot hold the workload's longest request, {longest:,}",
+        )
+    return Endpoint(url=engine.url, key=engine.key, model=engine.plan.served_model, facts=facts)
+
+
+def _load(
+    bench: Bench,
+    engine: Engine,
+    endpoint: Endpoint,
+    point: Point,
+    *,
+    number: int,
+    qualities: Mapping[str, Quality],
+    incumbent: float | None,
+    deadline: Callable[[], float],
+) -> Steps:
+    quality = None
+    if bench.quality_text is not None:
+        quality = yield from _gate(bench, endpoint, point, number=number, qualities=qualities)
+        if quality is None:
+            return Infeasible(
+                cause=Cause.QUALITY, evidence="no trial measured the default precision to compare with"
+            )
+        if not quality.passed:
+            return refused(quality)
+    warm_up(bench, endpoint)
+    windows: list[Window] = []
+    steps = climb(bench.run.load, incumbent)
+    speed = next(steps)
+    while True:
+        left_s = deadline()
+        if left_s <= 0:
+            if not windows:
+                return Stopped(reason="the budget ended before the first window", windows=())
+            break
+        window = yield from replay_window(
+            bench, engine, endpoint, number=number, index=len(windows), speed=speed,
+            phase="fixed" if bench.run.load.at else "climb", folder=bench.folder / "trials" / f"{number:04d}",
+            window_s=bench.run.load.window_s,
+        )  # fmt: skip
+        windows.append(window)
+        try:
+            speed = steps.send(window.passed)
+        except StopIteration:
+            break
+    return Measured(capacity=capacity(windows), windows=tuple(windows), quality=quality, facts=endpoint.facts)
+
+
+def refused(quality: Quality) -> Infeasible:
+    """The finding that a precision lost the quality gate."""
+    return Infeasible(
+        cause=Cause.QUALITY,
+        evidence=f"perplexity {quality.perplexity:.2f} is {quality.increase:+.1%} against "
+        f"{quality.reference:.2f} of the default precision over {quality.tokens:,} tokens; "
+        f"the limit is +{quality.limit or 0:.1%}",
+        quality=quality,
+    )
+
+
+def _gate(
+    bench: Bench, endpoint: Endpoint, point: Point, *, number: int, qualities: Mapping[str, Quality]
+) -> Generator[Event, None, Quality | None]:
+    """The quality of this precision, remembered or measured; None without a reference to compare with."""
+    precision = bench.engine.precision(point)
+    known = qualities.get(precision)
+    if known is not None:
+        yield QualityMeasured(number=number, quality=known, cached=True)
+        return known
+    base = bench.engine.precision(bench.run.space.default_point())
+    reference = qualities.get(base)
+    if reference is None and precision != base:
+        return None
+    quality = measure_quality(
+        endpoint,
+        bench.quality_text or "",
+        precision=precision,
+        reference=reference.perplexity if reference else None,
+        limit=bench.run.quality_limit,
+        max_tokens=bench.run.model.max_position,
+    )
+    yield QualityMeasured(number=number, quality=quality, cached=False)
+    return quality

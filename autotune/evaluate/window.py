@@ -1,0 +1,185 @@
+"""One window: cut, replay, wait until idle, measure, judge."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import replay as replaying
+from autotune.domain.event import Event, WindowEnded, WindowProgress, WindowStarted
+from autotune.domain.launch import Endpoint
+from autotune.domain.measurement import Measurement
+from autotune.domain.outcome import Capacity, Window
+from autotune.domain.run import Run
+from autotune.domain.workload import Workload
+from autotune.engine.contract import Engine as EngineContract
+from autotune.engine.metrics import counters, wait_idle
+from autotune.engine.process import Engine, Owned
+from autotune.errors import EngineError, ReplayError
+from autotune.score.counts import allowed_bad, expected_values, holds
+from autotune.score.measure import measure
+from autotune.score.verdict import judge
+from autotune.traffic import Due, cut, first_of_search, offered_rps
+
+LATE_SHARE = 0.1
+"""A client later than this share of the tightest limit at its 99th percentile voids the window."""
+DRAIN_S = 30.0
+WARM_UP = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every trial of a run is evaluated with.
+
+    `owned` is told of each engine process before anything else happens, `disowned` once it is gone, so that
+    a later process can end what this one leaves behind. `quality_text` is None when the gate is off.
+    """
+
+    run: Run
+    engine: EngineContract
+    workload: Workload
+    folder: Path
+    quality_text: str | None
+    owned: Callable[[Owned], None]
+    disowned: Callable[[Owned], None]
+
+
+def warm_up(bench: Bench, endpoint: Endpoint) -> None:
+    """A few unmeasured requests, short to long: late kernels and lazy set-up are paid here.
+
+    Raises `EngineError` when none of them is answered.
+    """
+    shapes = sorted(bench.workload.requests, key=lambda request: request.prompt_tokens)
+    step = max((len(shapes) - 1) // (WARM_UP - 1), 1)
+    chosen = [shapes[min(position * step, len(shapes) - 1)] for position in range(WARM_UP)]
+    due = tuple(
+        Due(index=-1 - position, due_s=0.0, prompt_tokens=one.prompt_tokens, output_tokens=one.output_tokens,
+            measured=True)
+        for position, one in enumerate(chosen)
+    )  # fmt: skip
+    for frame in replaying.replay(
+        _job(bench, endpoint, due, salt=f"warm-{secrets.token_hex(4)}", run_to_end=True)
+    ):
+        if isinstance(frame, replaying.Replayed) and not any(timing.finished for timing in frame.timings):
+            raise EngineError(f"the engine answers no request: {frame.timings[0].error}")
+
+
+def _job(
+    bench: Bench, endpoint: Endpoint, due: tuple[Due, ...], *, salt: str, run_to_end: bool
+) -> replaying.Job:
+    outputs = [one.output_tokens for one in due if one.measured]
+    sla = bench.run.sla
+    return replaying.Job(
+        url=endpoint.url,
+        key=endpoint.key,
+        model=endpoint.model,
+        vocabulary=bench.run.model.vocab_size,
+        seed=bench.run.seed,
+        salt=salt,
+        due=due,
+        sla=sla,
+        allowed=tuple(allowed_bad(slo, expected_values(slo, outputs)) for slo in sla.slos),
+        run_to_end=run_to_end,
+        drain_s=max(DRAIN_S, *(2 * slo.limit_s for slo in sla.slos)),
+    )
+
+
+def replay_window(
+    bench: Bench,
+    engine: Engine,
+    endpoint: Endpoint,
+    *,
+    number: int,
+    index: int,
+    speed: float,
+    phase: str,
+    folder: Path,
+    window_s: float,
+) -> Generator[Event, None, Window]:
+    """Replay one window and judge it.
+
+    Raises `ReplayError` when our own client was late, `EngineError` when the engine died.
+    """
+    run, requests = bench.run, bench.workload.requests
+    held_out = phase == "confirm"
+    due = cut(
+        requests,
+        first=run.holdout if held_out else first_of_search(len(requests)),
+        end=len(requests) if held_out else run.holdout,
+        speed=speed,
+        count=len(requests) if held_out else run.load.window_requests,
+        load=run.load,
+        window_s=window_s,
+    )
+    rate_rps = offered_rps(due) or run.workload_rate_rps * speed
+    planned = sum(one.measured for one in due)
+    yield WindowStarted(
+        number=number, index=index, phase=phase, speed=speed, rate_rps=rate_rps, planned=planned
+    )
+    before = counters(endpoint)
+    salt = f"{phase}-{index}-{speed:.4g}"  # the same prompts for every candidate, other ones at another speed
+    job = _job(bench, endpoint, due, salt=salt, run_to_end=False)
+    replayed = None
+    for frame in replaying.replay(job):
+        if isinstance(frame, replaying.Replayed):
+            replayed = frame
+        else:
+            yield WindowProgress(
+                number=number, index=index, sent=frame.sent, finished=frame.finished, bad=frame.bad,
+                allowed=min(job.allowed),
+            )  # fmt: skip
+    if replayed is None:
+        raise ReplayError("the replay client gave no result")
+    path = folder / f"window-{index:02d}.parquet"
+    replaying.write_timings(replayed.timings, path)
+    if engine.ended():
+        raise EngineError(f"the engine died under load (exit {engine.exit_code}): {engine.last_line()}")
+    after = wait_idle(engine, endpoint)
+    measurement = measure(
+        replayed.timings,
+        sla=run.sla,
+        speed=speed,
+        rate_rps=rate_rps,
+        planned=planned,
+        curtailed=replayed.curtailed,
+        engine={name: after[name] - before[name] for name in before if name in after},
+    )
+    _refuse_late_client(run, measurement)
+    passed = not replayed.curtailed and holds(measurement.counts)
+    window = Window(
+        index=index,
+        phase=phase,
+        speed=speed,
+        passed=passed,
+        measurement=measurement,
+        verdict=judge(measurement, confidence=run.confidence, design_effect=run.design_effect),
+        timings=str(path.relative_to(bench.folder)),
+    )
+    yield WindowEnded(number=number, window=window)
+    return window
+
+
+def _refuse_late_client(run: Run, measurement: Measurement) -> None:
+    lag_s = measurement.send_lag_p99_s
+    limit_s = LATE_SHARE * min(slo.limit_s for slo in run.sla.slos)
+    if lag_s is not None and lag_s > limit_s:
+        raise ReplayError(
+            f"our own client was late: p99 of {lag_s * 1e3:.0f} ms over {measurement.sent} sends, "
+            f"allowed {limit_s * 1e3:.0f} ms"
+        )
+
+
+def capacity(windows: list[Window]) -> Capacity:
+    """The bracket that these windows leave: the lowest failure, and the highest pass below it."""
+    failed = min((one for one in windows if not one.passed), key=lambda one: one.speed, default=None)
+    passed = [one for one in windows if one.passed and (failed is None or one.speed < failed.speed)]
+    best = max(passed, key=lambda one: one.speed, default=None)
+    return Capacity(
+        low_speed=best.speed if best else None,
+        high_speed=failed.speed if failed else None,
+        low_rps=best.measurement.rate_rps if best else None,
+        high_rps=failed.measurement.rate_rps if failed else None,
+        output_tokens_per_s=best.measurement.output_tokens_per_s if best else None,
+    )

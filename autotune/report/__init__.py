@@ -1,0 +1,1 @@
+"""What a run says, as one page: `view` decides the words, `html` writes them."""

@@ -1,0 +1,155 @@
+"""What the confirmations prove, what they do not, and how many requests a proof would need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.domain.measurement import Judgement, State
+from autotune.domain.outcome import Confirmation, Result, Window
+from autotune.domain.slo import Metric
+from autotune.report.windows import confirmation_of
+from autotune.report.words import listed, objective, percent, plural, three
+
+_CAVEAT = (
+    "Search windows use the point rule: the share of bad requests seen in the window is within what the"
+    " objective allows (1 % for a p99). That is enough to rank settings and to bracket a capacity; it proves"
+    " nothing about requests to come. A proof uses the bound rule, which also asks how many requests the"
+    " share rests on."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofRow:
+    """One objective of one window, judged by the bound. `needed` is worded, empty when nothing is missing."""
+
+    subject: str
+    rate: str
+    objective: str
+    state: State
+    bad: str
+    share: str
+    needed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """`state` of the winner's confirmation, None when there was none; sentences; rows of evidence."""
+
+    state: State | None
+    confidence: str
+    sentences: tuple[str, ...]
+    caveat: str
+    rows: tuple[ProofRow, ...]
+    confirmed_rps: float | None
+    confirmed_note: str | None
+
+
+def proof(result: Result, search: Window | None, confidence: float) -> Proof:
+    """Word the confirmations; `search` is the winner's highest window that held, shown beside them."""
+    own = confirmation_of(result, result.winner)
+    rows = [
+        row
+        for one in result.confirmations
+        for attempt, window in enumerate(one.windows, start=1)
+        for row in _rows(f"{_name(one)}, attempt {attempt}", window)
+    ]
+    if search is not None:
+        rows.extend(_rows(f"Search, trial {result.winner} (point rule)", search))
+    sentences = [_sentence(one) for one in result.confirmations]
+    if own is None and result.winner is not None:
+        sentences.insert(0, "The winner was not confirmed: what follows rests on search windows alone.")
+    last = own.windows[-1] if own is not None else None
+    proven = last is not None and last.verdict.state is State.PASS
+    return Proof(
+        state=None if last is None else last.verdict.state,
+        confidence=f"{confidence * 100:g} %",
+        sentences=tuple(sentences),
+        caveat=_CAVEAT,
+        rows=tuple(rows),
+        confirmed_rps=last.measurement.rate_rps if last is not None and proven else None,
+        confirmed_note=_counted(_tightest(last)) if last is not None else None,
+    )
+
+
+def _name(confirmation: Confirmation) -> str:
+    return "Defaults" if confirmation.default else f"Trial {confirmation.trial}"
+
+
+def _tightest(window: Window) -> Judgement:
+    """The objective that decides: the worst state, then the least margin."""
+    order = (State.FAIL, State.UNDECIDED, State.PASS)
+    return min(window.verdict.judgements, key=lambda one: (order.index(one.state), one.margin))
+
+
+def _values(judgement: Judgement) -> str:
+    count = judgement.count
+    if count.slo.metric is Metric.ITL:
+        return f"{plural(count.n, 'gap')} of {plural(count.requests, 'request')}"
+    return plural(count.n, "request")
+
+
+def _counted(judgement: Judgement) -> str:
+    return f"{judgement.count.bad:,} bad of {_values(judgement)}"
+
+
+def _needed(judgement: Judgement) -> str:
+    if judgement.state is not State.UNDECIDED:
+        return ""
+    if judgement.needed is None:
+        return "no number at this share"
+    return f"{judgement.needed:,} more requests"
+
+
+def _rows(subject: str, window: Window) -> tuple[ProofRow, ...]:
+    measurement = window.measurement
+    curtailed = ", stopped early" if measurement.curtailed else ""
+    return tuple(
+        ProofRow(
+            subject=subject,
+            rate=f"{three(measurement.rate_rps)} req/s ({three(window.speed)} × recorded)",
+            objective=objective(one.count.slo),
+            state=one.state,
+            bad=f"{_counted(one)}{curtailed}",
+            share=f"{_seen(one)} [{percent(one.lower_share)}, {percent(one.upper_share)}],"
+            f" {percent(one.count.slo.allowed_share)} allowed",
+            needed=_needed(one),
+        )
+        for one in window.verdict.judgements
+    )
+
+
+def _seen(judgement: Judgement) -> str:
+    count = judgement.count
+    return "nothing seen" if count.n == 0 else percent(count.bad / count.n)
+
+
+def _sentence(confirmation: Confirmation) -> str:
+    name = _name(confirmation)
+    note = (
+        f" {confirmation.note[:1].upper()}{confirmation.note[1:].rstrip('.')}." if confirmation.note else ""
+    )
+    attempts = len(confirmation.windows)
+    if attempts > 1:
+        note += f" This was attempt {attempts}, slower than those before; each was judged on its own."
+    if not confirmation.windows:
+        return f"{name}: not confirmed.{note}"
+    window = confirmation.windows[-1]
+    judgement = _tightest(window)
+    confidence = f"{window.verdict.confidence * 100:g} %"
+    rate = f"{three(window.measurement.rate_rps)} req/s"
+    where = f"at {rate}, on a fresh launch and traffic the search had not seen"
+    counted = _counted(judgement)
+    match window.verdict.state:
+        case State.PASS:
+            slos = listed(objective(one.count.slo) for one in window.verdict.judgements)
+            text = f"proven at {confidence} to hold {slos} {where}: {counted}."
+        case State.FAIL:
+            text = f"shown at {confidence} to miss {objective(judgement.count.slo)} {where}: {counted}."
+        case State.UNDECIDED:
+            held = "held by the point rule, but not proven" if window.passed else "neither proven nor refuted"
+            text = f"{held} at {confidence} {where}: {counted}. " + (
+                "At the share seen no number of requests would prove it."
+                if judgement.needed is None
+                else f"At the share seen, {plural(judgement.needed, 'more request')} would prove it."
+            )
+    return f"{name}: {text}{note}"

@@ -1,0 +1,1 @@
+"""What a replay means: counts, bounds, verdicts, and how far to climb."""

@@ -1,0 +1,77 @@
+"""Which values are bad, and how many a window may hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from autotune.domain.measurement import Count
+from autotune.domain.slo import Metric, Slo
+from autotune.domain.timing import Timing
+
+
+def judged(slo: Slo, timing: Timing) -> tuple[int, int]:
+    """How many values of this request count for `slo`, and how many of them are bad.
+
+    A value over the limit is bad; so is every value of a request that failed, timed out or was
+    refused. A request that we cancelled counts only for what was already certain.
+    """
+    expected = timing.output_tokens
+    values = timing.values_s(slo.metric)
+    over = sum(value > slo.limit_s for value in values)
+    if timing.finished:
+        return len(values), over
+    if slo.metric is Metric.ITL:
+        missing = 0 if timing.cancelled else max(expected - 1 - len(values), 0)
+        return len(values) + missing, over + missing
+    if timing.cancelled:
+        waited = (timing.ended_ns - timing.due_ns) / 1e9
+        if slo.metric is Metric.TTFT and values:
+            return 1, over
+        if slo.metric is not Metric.TPOT and waited > slo.limit_s:
+            return 1, 1
+        return 0, 0
+    return (0, 0) if slo.metric is Metric.TPOT and expected < 2 else (1, 1)
+
+
+def count(slo: Slo, timings: Iterable[Timing]) -> Count:
+    """Sum `judged` over requests, and take the percentile that the objective speaks of."""
+    n = bad = requests = 0
+    seen: list[float] = []
+    for timing in timings:
+        values, over = judged(slo, timing)
+        n, bad, requests = n + values, bad + over, requests + (values > 0)
+        if values:
+            seen.extend(timing.values_s(slo.metric))
+    rank = rank_of(slo.percentile, n)
+    value_s = sorted(seen)[rank - 1] if n and rank <= len(seen) else None
+    return Count(slo=slo, n=n, bad=bad, requests=requests, value_s=value_s)
+
+
+def rank_of(percentile: float, n: int) -> int:
+    """The order statistic that is the percentile of n values: ceil(p·n), counted from 1."""
+    return max(math.ceil(percentile / 100 * n - 1e-9), 1)
+
+
+def allowed_bad(slo: Slo, n: int) -> int:
+    """The most bad values among `n` with which the empirical percentile still holds.
+
+    The percentile is the order statistic ceil(p·n), so floor((1 − p)·n) values may lie above it.
+    """
+    return math.floor(slo.allowed_share * n + 1e-9)
+
+
+def expected_values(slo: Slo, output_tokens: Iterable[int]) -> int:
+    """How many values a window of these output lengths will be judged on when all goes well."""
+    match slo.metric:
+        case Metric.TTFT | Metric.E2EL:
+            return sum(1 for _ in output_tokens)
+        case Metric.TPOT:
+            return sum(tokens >= 2 for tokens in output_tokens)
+        case Metric.ITL:
+            return sum(tokens - 1 for tokens in output_tokens)
+
+
+def holds(counts: Iterable[Count]) -> bool:
+    """The point rule of the search: every objective has values, and no more bad ones than allowed."""
+    return all(one.n > 0 and one.bad <= allowed_bad(one.slo, one.n) for one in counts)

@@ -1,0 +1,286 @@
+"""The whole run: ask, evaluate, journal, until the budget ends; then confirm on held-out traffic.
+
+A generator of events. What it is given decides everything: a journal (empty, or that of an interrupted run),
+a bench, and the function that evaluates one point.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from autotune import search
+from autotune.domain.event import (
+    ConfirmStarted,
+    Event,
+    Retried,
+    RunEnded,
+    RunStarted,
+    TrialEnded,
+    TrialStarted,
+)
+from autotune.domain.outcome import (
+    Cause,
+    Confirmation,
+    Faulted,
+    Infeasible,
+    Measured,
+    Outcome,
+    Quality,
+    Result,
+    Stopped,
+    Trial,
+    Window,
+)
+from autotune.domain.run import Run
+from autotune.domain.space import Point
+from autotune.errors import EngineError, ReplayError
+from autotune.journal import History, Journal, Started, now, result
+from autotune.score.choose import choose
+
+FINALS_SHARE = 0.25
+"""Share of the budget that is kept for the confirmation."""
+RETRIES = 2
+PUBLISHED = 0.95
+"""What is claimed is this share of what the search found."""
+CONFIRM_ATTEMPTS = 3
+PROOF_REQUESTS = 3000
+"""A confirmation never needs more: 913 with 4 bad times a design effect of 3 is 2,739."""
+
+
+class Evaluate(Protocol):
+    """One trial; see `autotune.evaluate.evaluate`."""
+
+    def __call__(  # noqa: D102  the class says it
+        self,
+        point: Point,
+        *,
+        number: int,
+        qualities: dict[str, Quality],
+        incumbent: float | None,
+        deadline: Callable[[], float],
+    ) -> Generator[Event, None, Outcome]: ...
+
+
+class Confirm(Protocol):
+    """One confirmation; see `autotune.evaluate.confirm`."""
+
+    def __call__(  # noqa: D102  the class says it
+        self, point: Point, *, number: int, speed: float, attempts: int, window_s: float
+    ) -> Generator[Event, None, tuple[Window, ...]]: ...
+
+
+@dataclass(slots=True)
+class Tuner:
+    """One run in progress: its journal is its memory."""
+
+    run: Run
+    journal: Journal
+    evaluate: Evaluate
+    confirm: Confirm
+    precision: Callable[[Point], str]
+    deliver: Callable[[Result], tuple[str, ...]]
+    start_s: float
+    clock: Callable[[], float] = time.monotonic
+
+    def tune(self) -> Iterator[Event]:
+        """All events of the run, from where the journal ends to the last one."""
+        history = self.journal.history()
+        begun = self.clock() - history.spent_s
+        run = self.run
+        yield RunStarted(
+            id=run.id,
+            folder=str(self.journal.folder),
+            trials=run.trials,
+            budget_s=run.budget_s,
+            resumed=len(history.trials),
+        )
+        reason = yield from self._search(history, begun)
+        winner = choose(history.trials, run.space, fixed_rate=run.load.at is not None)
+        if winner is not None:
+            yield from self._finals(history, winner, begun)
+        final, why = verdict(run, history.trials, history.confirmations)
+        outcome = result(history, winner=final, reason=f"{why}; {reason}", seconds=self.clock() - begun)
+        files = self.deliver(outcome)
+        self.journal.write("ended", reason=outcome.reason, winner=final, seconds=outcome.seconds)
+        yield RunEnded(
+            folder=str(self.journal.folder),
+            winner=final,
+            reason=outcome.reason,
+            seconds=outcome.seconds,
+            files=files,
+        )
+
+    def _search(self, history: History, begun: float) -> Generator[Event, None, str]:
+        """Trials until the number, the budget or the space ends; returns which."""
+        run = self.run
+        while True:
+            if run.trials is not None and len(history.trials) >= run.trials:
+                return f"{run.trials} trials were asked for"
+            if history.trials and isinstance(history.trials[-1].outcome, Stopped):
+                return "the budget ended"
+            if history.trials and self._search_left(begun) < self._expected_s(history):
+                return "the budget has no room for another trial"
+            ask = self._next(history)
+            if ask is None:
+                return "every point of the space was tried"
+            yield from self._trial(history, ask, begun)
+
+    def _next(self, history: History) -> search.Ask | None:
+        """The trial that was interrupted, or the search's next."""
+        if history.begun is not None:
+            return search.Ask(point=history.begun.point, origin=history.begun.origin)
+        return search.ask(self.run, history.trials, refused=lambda point: self._refused(history, point))
+
+    def _refused(self, history: History, point: Point) -> str | None:
+        rule = self.run.space.broken_rule(point)
+        if rule is not None:
+            return rule.why
+        known = history.qualities.get(self.precision(point))
+        return None if known is None or known.passed else f"precision {known.precision} lost the quality gate"
+
+    def _trial(self, history: History, ask: search.Ask, begun: float) -> Generator[Event, None, None]:
+        run, number = self.run, len(history.trials)
+        self.journal.write("begun", trial=Started(number=number, point=dict(ask.point), origin=ask.origin))
+        started_at, clock = now(), self.clock()
+        left_s = None if run.budget_s is None else run.budget_s - (clock - begun)
+        yield TrialStarted(
+            number=number,
+            origin=ask.origin,
+            point=ask.point,
+            changed=run.space.changed(ask.point),
+            elapsed_s=clock - begun,
+            left_s=left_s,
+        )
+        best = choose(history.trials, run.space, fixed_rate=False)
+        speed = best.outcome.capacity.low_speed if best and isinstance(best.outcome, Measured) else None
+        for attempt in range(1, RETRIES + 2):
+            outcome = yield from self._evaluate(history, ask.point, number, speed, begun)
+            if not isinstance(outcome, Faulted):
+                break
+            if outcome.engine and attempt == RETRIES:
+                outcome = Infeasible(cause=Cause.CRASH, evidence=f"{outcome.reason} (twice)")
+                break
+            if attempt <= RETRIES:
+                yield Retried(number=number, reason=outcome.reason, attempt=attempt)
+        trial = Trial(
+            number=number,
+            point=dict(ask.point),
+            origin=ask.origin,
+            outcome=outcome,
+            started_at=started_at,
+            seconds=self.clock() - clock,
+            launches=attempt,
+        )
+        self.journal.trial(trial)
+        history.trials.append(trial)
+        history.begun = None
+        best = choose(history.trials, run.space, fixed_rate=run.load.at is not None)
+        yield TrialEnded(
+            trial=trial,
+            incumbent=best.number if best else None,
+            capacity=best.outcome.capacity if best and isinstance(best.outcome, Measured) else None,
+        )
+
+    def _evaluate(
+        self, history: History, point: Point, number: int, incumbent: float | None, begun: float
+    ) -> Generator[Event, None, Outcome]:
+        """Pass events on; remember the quality of a precision as soon as it is known."""
+        outcome = yield from self.evaluate(
+            point,
+            number=number,
+            qualities=history.qualities,
+            incumbent=incumbent,
+            deadline=lambda: self._search_left(begun),
+        )
+        quality = outcome.quality if isinstance(outcome, Measured | Infeasible) else None
+        if quality is not None and quality.precision not in history.qualities:
+            self.journal.write("quality", quality=quality)
+            history.qualities[quality.precision] = quality
+        return outcome
+
+    def _search_left(self, begun: float) -> float:
+        """Seconds of the budget that the search may still use; infinite without a budget."""
+        if self.run.budget_s is None:
+            return float("inf")
+        return self.run.budget_s * (1 - FINALS_SHARE) - (self.clock() - begun)
+
+    def _expected_s(self, history: History) -> float:
+        """What the next trial will take at least: a start and two windows, or the cheapest load seen."""
+        loaded = [trial.seconds for trial in history.trials[1:] if isinstance(trial.outcome, Measured)]
+        return min(loaded, default=self.start_s + 2 * self.run.load.window_s)
+
+    def _finals(self, history: History, winner: Trial, begun: float) -> Generator[Event, None, None]:
+        """Confirm the winner, then the defaults, on held-out traffic; what is confirmed already stays."""
+        default = history.trials[0]
+        wanted = [winner] if winner.number == 0 or not _held(default) else [winner, default]
+        done = {confirmation.trial for confirmation in history.confirmations}
+        for position, trial in enumerate(wanted):
+            if trial.number in done or not isinstance(trial.outcome, Measured):
+                continue
+            clock = self.clock()
+            speed = (trial.outcome.capacity.low_speed or 0.0) * (1.0 if self.run.load.at else PUBLISHED)
+            window_s = self._confirm_window_s(trial.outcome, begun, len(wanted) - position)
+            windows: tuple[Window, ...] = ()
+            note: str | None = "the budget left no time for it"
+            if window_s is not None:
+                yield ConfirmStarted(number=trial.number, speed=speed)
+                try:
+                    windows = yield from self.confirm(
+                        trial.point,
+                        number=trial.number,
+                        speed=speed,
+                        attempts=CONFIRM_ATTEMPTS,
+                        window_s=window_s,
+                    )
+                    note = None
+                except (EngineError, ReplayError) as error:
+                    note = error.message
+            passed = windows[-1] if windows and windows[-1].passed else None
+            confirmation = Confirmation(
+                trial=trial.number,
+                default=trial.number == 0,
+                speed=passed.speed if passed else None,
+                windows=windows,
+                note=note,
+            )
+            self.journal.write("confirmation", confirmation=confirmation, seconds=self.clock() - clock)
+            history.confirmations.append(confirmation)
+
+    def _confirm_window_s(self, outcome: Measured, begun: float, remaining: int) -> float | None:
+        """How long a confirmation window may be: its share of what is left, at most what a proof needs."""
+        load = self.run.load
+        proof_s = PROOF_REQUESTS / (outcome.capacity.low_rps or 1.0)
+        if self.run.budget_s is None:
+            return min(2 * load.window_s, proof_s)
+        share_s = (self.run.budget_s - (self.clock() - begun)) / remaining - self.start_s
+        return None if share_s < load.window_s / 2 else min(share_s, proof_s)
+
+
+def _held(trial: Trial) -> bool:
+    return isinstance(trial.outcome, Measured) and trial.outcome.capacity.low_speed is not None
+
+
+def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) -> tuple[int | None, str]:
+    """Which trial to deploy, and why: never worse than the defaults, as far as was measured."""
+    best = choose(trials, run.space, fixed_rate=run.load.at is not None)
+    if best is None:
+        return None, "no trial held the SLA"
+    if best.number == 0:
+        return 0, "nothing beat the engine's defaults: keep them"
+    speeds = {
+        confirmation.trial: confirmation.speed for confirmation in confirmations if confirmation.windows
+    }
+    mine, default = speeds.get(best.number, 0.0), speeds.get(0)
+    if best.number in speeds and mine is None:
+        if _held(trials[0]):
+            return 0, f"trial {best.number} did not hold on held-out traffic: keep the engine's defaults"
+        return (
+            best.number,
+            f"trial {best.number} is the best attainable, but did not hold on held-out traffic",
+        )
+    if mine and default and mine <= default:
+        return 0, f"trial {best.number} was no better than the defaults on held-out traffic: keep them"
+    return best.number, f"trial {best.number} carries the most traffic"
