@@ -61,8 +61,11 @@ def read_config(folder: Path) -> ConfigFile:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{NAME}:{line}: {error.problem}", hint="the file must be YAML") from error
-    except (OSError, UnicodeDecodeError) as error:
+    # PyYAML reads dates and numbers with Python's own parsers, whose ValueError it lets through.
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InputError(f"cannot read {path}: {error}", hint="the file must be YAML in UTF-8") from error
+    if isinstance(raw, dict) and raw.get("quality") is False:  # a bare `off` in YAML 1.1
+        raw["quality"] = "off"
     try:
         return msgspec.convert({} if raw is None else raw, ConfigFile)
     except msgspec.ValidationError as error:

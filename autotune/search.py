@@ -76,7 +76,7 @@ def ask(run: Run, trials: Sequence[Trial], *, refused: Callable[[Point], str | N
 
 
 def _untried(run: Run, seen: list[dict[str, Value]], refused: Callable[[Point], str | None]) -> Ask | None:
-    """The nearest neighbour of the best point that was not tried: the sampler keeps repeating itself."""
+    """A neighbour of a point that was tried, the latest first: the sampler keeps repeating itself."""
     for base in reversed(seen):
         for parameter in run.space.parameters:
             for level in parameter.levels:
@@ -178,9 +178,10 @@ def floor(run: Run, trials: Sequence[Trial]) -> float:
 def rebuild(run: Run, trials: Sequence[Trial]) -> optuna.Study:
     """The study that these trials amount to; `Faulted` and `Stopped` taught nothing and are left out."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    seed = (run.seed + len(trials)) % 2**32  # what NumPy takes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP_TRIALS, seed=run.seed + len(trials))
+        sampler = optuna.samplers.TPESampler(n_startup_trials=STARTUP_TRIALS, seed=seed)
         study = optuna.create_study(direction="maximize", sampler=sampler)
     lowest = floor(run, trials)
     for trial in trials:

@@ -38,7 +38,7 @@ from autotune.domain.run import Run
 from autotune.domain.space import Point
 from autotune.errors import EngineError, ReplayError
 from autotune.journal import History, Journal, Started, now, result
-from autotune.score.choose import choose
+from autotune.score.choose import choose, depth
 
 FINALS_SHARE = 0.25
 """Share of the budget that is kept for the confirmation."""
@@ -81,6 +81,7 @@ class Tuner:
     evaluate: Evaluate
     confirm: Confirm
     precision: Callable[[Point], str]
+    unfit: Callable[[Point], str | None]
     deliver: Callable[[Result], tuple[str, ...]]
     start_s: float
     clock: Callable[[], float] = time.monotonic
@@ -135,9 +136,8 @@ class Tuner:
         return search.ask(self.run, history.trials, refused=lambda point: self._refused(history, point))
 
     def _refused(self, history: History, point: Point) -> str | None:
-        rule = self.run.space.broken_rule(point)
-        if rule is not None:
-            return rule.why
+        if reason := self.unfit(point):
+            return reason
         known = history.qualities.get(self.precision(point))
         return None if known is None or known.passed else f"precision {known.precision} lost the quality gate"
 
@@ -156,11 +156,13 @@ class Tuner:
         )
         best = choose(history.trials, run.space, fixed_rate=False)
         speed = best.outcome.capacity.low_speed if best and isinstance(best.outcome, Measured) else None
+        crashes = 0
         for attempt in range(1, RETRIES + 2):
             outcome = yield from self._evaluate(history, ask.point, number, speed, begun)
             if not isinstance(outcome, Faulted):
                 break
-            if outcome.engine and attempt == RETRIES:
+            crashes += outcome.engine
+            if crashes == 2:
                 outcome = Infeasible(cause=Cause.CRASH, evidence=f"{outcome.reason} (twice)")
                 break
             if attempt <= RETRIES:
@@ -270,11 +272,14 @@ def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) ->
         return None, "no trial held the SLA"
     if best.number == 0:
         return 0, "nothing beat the engine's defaults: keep them"
-    speeds = {
-        confirmation.trial: confirmation.speed for confirmation in confirmations if confirmation.windows
+    fixed = run.load.at is not None  # then both hold the same speed, and the latency decides
+    held = {
+        one.trial: (one.speed, depth(one.windows[-1:]) if fixed else 0.0) if one.speed else None
+        for one in confirmations
+        if one.windows
     }
-    mine, default = speeds.get(best.number, 0.0), speeds.get(0)
-    if best.number in speeds and mine is None:
+    mine, default = held.get(best.number), held.get(0)
+    if best.number in held and mine is None:
         if _held(trials[0]):
             return 0, f"trial {best.number} did not hold on held-out traffic: keep the engine's defaults"
         return (

@@ -7,7 +7,7 @@ import re
 from autotune.errors import InputError
 
 _DURATION_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_NUMBER_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
+_NUMBER_UNIT = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]+)?)\s*([A-Za-zµ%]*)\s*")
 _SIZE_BYTES = {
     "": 1,
     "k": 10**3,
@@ -76,7 +76,7 @@ def show_duration(seconds: float) -> str:
 
 def show_limit(seconds: float) -> str:
     """A limit as a user would write it again: '500ms', '2s', '1.5s'."""
-    return f"{seconds * 1e3:g}ms" if seconds < 1 else f"{seconds:g}s"
+    return f"{seconds * 1e3:.12g}ms" if seconds < 1 else f"{seconds:.12g}s"
 
 
 def show_bytes(count: float) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import click
 import typer
 
 from autotune import __version__
@@ -16,7 +15,6 @@ from autotune.errors import AutotuneError, ExitCode, InputError
 
 app = typer.Typer(
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Find the serving configuration that carries the most of your recorded traffic inside your SLA.",
@@ -140,19 +138,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def main() -> int:  # noqa: PLR0911  one way out for each kind of end
+def main() -> int:
     """Run the command; every error is one clear line, a hint and a documented exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.UsageError as error:
+        # Not standalone, typer hands back the code of an Exit instead of raising it.
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+    except typer.TyperException as error:
         return _complain(InputError(error.format_message(), hint="see autotune --help"))
-    except click.exceptions.Abort:
-        return ExitCode.INTERRUPTED
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     except AutotuneError as error:
         return _complain(error)
@@ -166,7 +161,7 @@ def main() -> int:  # noqa: PLR0911  one way out for each kind of end
             file=sys.stderr,
         )
         return ExitCode.SETUP
-    return ExitCode.FOUND
+    return code if isinstance(code, int) else ExitCode.FOUND
 
 
 def _complain(error: AutotuneError) -> int:

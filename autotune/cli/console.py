@@ -64,7 +64,7 @@ def window_text(window: Window) -> str:
         for one in measurement.counts
     )
     stopped = f", stopped after {measurement.sent} of {measurement.planned}" if measurement.curtailed else ""
-    return f"{mark} at {measurement.rate_rps:.2f} req/s: {counts}{stopped}"
+    return f"{mark} at {window.speed:.3g}× ({measurement.rate_rps:.2f} req/s): {counts}{stopped}"
 
 
 def _value(measurement: Measurement, metric: str, value_s: float | None) -> str:
@@ -140,7 +140,7 @@ class Talk:
                 fate = "" if quality.passed else f", over the limit of +{quality.limit:.1%}"
                 self.line(f"  perplexity {quality.perplexity:.2f}, {change}{fate}{known}")
             case WindowStarted():
-                self._phase(f"{event.phase} at {event.rate_rps:.2f} req/s, {event.planned} requests")
+                self._phase(f"{event.phase} at {event.speed:.3g}×, {event.planned} requests")
             case WindowProgress():
                 rate = self.phase.split(",")[0]
                 self._phase(f"{rate}, {event.finished}/{event.sent} done, {event.bad} bad of {event.allowed}")

@@ -176,7 +176,7 @@ def _load(file: LoadFile, at: float | None) -> Load:
         load = replace(load, window_s=parse_duration(file.window, what="load.window"))
     if file.lead_in:
         load = replace(load, lead_in_s=parse_duration(file.lead_in, what="load.lead_in"))
-    if load.window_requests < 10 or load.max_windows < 1 or load.resolution <= 1:
+    if load.window_requests < 10 or load.max_windows < 1 or not load.resolution > 1:
         raise InputError(
             f"load: {load.window_requests} requests in {load.max_windows} windows to a resolution of "
             f"{load.resolution:g} is no climb",
@@ -217,7 +217,7 @@ def _ports(text: str | None) -> tuple[int, int]:
     if not text:
         return DEFAULT_PORTS
     low, _, high = text.partition("-")
-    if not (low.isdigit() and (high or low).isdigit() and 1024 <= int(low) <= int(high or low) <= 65535):
+    if not (low.isdecimal() and (high or low).isdecimal() and 1024 <= int(low) <= int(high or low) <= 65535):
         raise InputError(f"{text!r} is not a range of ports", hint="write LOW-HIGH between 1024 and 65535")
     return int(low), int(high or low)
 
@@ -230,7 +230,7 @@ def gpu_indexes(given: str | int | None) -> tuple[int, ...] | None:
     if text == "none":
         return ()
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts) or len(set(parts)) < len(parts):
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
         raise InputError(f"--gpus {text!r} is not a list of GPUs", hint="write indexes like 0,1 or none")
     return tuple(int(part) for part in parts)
 

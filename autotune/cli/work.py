@@ -70,6 +70,7 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
             evaluate=partial(evaluate, bench),
             confirm=partial(confirm, bench),
             precision=bench.engine.precision,
+            unfit=partial(bench.engine.unfit, space=run.space, hardware=run.hardware, variants=run.variants),
             deliver=partial(deliver, bench),
             start_s=START_S[run.engine.device],
         )

@@ -29,6 +29,12 @@ class Engine(Protocol):
         """The launch of a point: its settings at their defaults emit no flag."""
         ...
 
+    def unfit(
+        self, point: Point, *, space: SearchSpace, hardware: Hardware, variants: Mapping[str, ModelProfile]
+    ) -> str | None:
+        """Why a point cannot run although each of its levels can; None when nothing speaks against it."""
+        ...
+
     def diagnose(self, exit_code: int | None, log: str) -> Infeasible | None:
         """Why a start or a run failed, when the log says it; None when the cause is unknown.
 

@@ -180,23 +180,27 @@ def launch(plan: LaunchPlan, *, key: str, log: Path, environ: Mapping[str, str] 
     first = process.stdout.readline() if process.stdout else b""
     said = json.loads(first) if first else {"event": "failed", "reason": "the guard did not start"}
     if said["event"] == "failed":
-        process.wait()
+        process.communicate()
         raise SetupError(f"cannot start {plan.argv[0]}: {said['reason']}", hint="is the engine installed?")
     return engine
 
 
 def members(owned: Owned) -> list[int]:
-    """Living processes of the session, and of it alone: one that began before the session is a stranger's.
+    """Living processes of the session, and of it alone.
 
-    A session number is not given out again while any process of the session lives.
+    A session number is not given out again while any process of the session lives. Should all of ours be
+    gone, it may be a stranger's by now: its leader began at another time, or the machine was started since.
     """
+    if owned.began < psutil.boot_time() - 1:
+        return []
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
             if os.getsid(process.pid) != owned.session or process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            leader_is_ours = process.pid != owned.session or abs(process.create_time() - owned.began) < 1
-            if leader_is_ours and process.create_time() > owned.began - 1:
+            if process.pid == owned.session and abs(process.create_time() - owned.began) >= 1:
+                return []
+            if process.create_time() > owned.began - 1:
                 found.append(process.pid)
     return found
 

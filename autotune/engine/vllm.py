@@ -7,6 +7,7 @@ vllm/v1/worker/utils.py); the texts below were also seen in logs of 0.26 on a GP
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -94,7 +95,10 @@ def plan(
         deploy_env[THREADS_ENV] = core_list(hardware.cpu.core_ids)
     env = {**QUIET, **deploy_env}
     if hardware.gpus:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in _gpus(hardware, point))
+        # NVML counts in bus order, CUDA by speed unless told otherwise.
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        used = hardware.gpus[: world_size({**space.fixed, **point})]
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu.index) for gpu in used)
     trial_only: dict[str, Value] = {
         "host": "127.0.0.1",
         "port": port,
@@ -114,9 +118,28 @@ def plan(
     )
 
 
-def _gpus(hardware: Hardware, point: Point) -> tuple:  # type: ignore[type-arg]
-    world = int(point.get("tensor_parallel_size", 1)) * int(point.get("pipeline_parallel_size", 1))
-    return hardware.gpus[:world]
+def world_size(settings: Point) -> int:
+    """GPUs that one engine takes: tensor × pipeline × data parallel.
+
+    Source: `ParallelConfig.world_size_across_dp` in vllm/config/parallel.py.
+    """
+    sizes = (int(settings.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline", "data"))
+    return math.prod(sizes)
+
+
+def unfit(
+    point: Point, *, space: SearchSpace, hardware: Hardware, variants: Mapping[str, ModelProfile]
+) -> str | None:
+    """Why a point cannot run although each of its levels can; None when nothing speaks against it."""
+    if rule := space.broken_rule(point):
+        return f"{rule.left} must be at least {rule.right}: {rule.why}"
+    world = world_size({**space.fixed, **point})
+    if hardware.gpus and world > len(hardware.gpus):
+        return f"needs {world} GPUs, {len(hardware.gpus)} are in use"
+    variant = variants.get(str(point.get("variant", "base")))
+    if variant and variant.quantization and str(point.get("quantization", "none")) != "none":
+        return f"variant {point['variant']} is quantised already ({variant.quantization})"
+    return None
 
 
 def argv(settings: Mapping[str, Value]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from autotune.domain.event import (
     Event,
     QualityMeasured,
 )
+from autotune.domain.hardware import Gpu
 from autotune.domain.launch import Endpoint, LaunchPlan
 from autotune.domain.outcome import Cause, Faulted, Infeasible, Measured, Outcome, Quality, Stopped, Window
 from autotune.domain.space import Point
@@ -25,8 +26,12 @@ from autotune.engine.process import Engine, launch
 from autotune.errors import EngineError, ReplayError
 from autotune.evaluate.window import Bench, capacity, replay_window, warm_up
 from autotune.gate import measure_quality
-from autotune.probe import free_port
+from autotune.probe import free_gpu_bytes, free_port
 from autotune.score.climb import climb
+from autotune.units import show_bytes
+
+MEMORY_SLACK_BYTES = 512 * 2**20
+MEMORY_PATIENCE_S = 30.0
 
 Steps = Generator[Event, None, Outcome]
 
@@ -123,6 +128,7 @@ def plan_of(bench: Bench, point: Point, port: int) -> LaunchPlan:
 def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, None, None]:
     """An engine that is known to the journal before it can do anything, and gone at the end."""
     plan = plan_of(bench, point, free_port(bench.run.ports))
+    free = free_gpu_bytes(bench.run.hardware.gpus)
     (folder / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
     engine = launch(plan, key=secrets.token_urlsafe(24), log=folder / "engine.log")
     try:
@@ -132,6 +138,21 @@ def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, N
     finally:
         if engine.gone:
             bench.disowned(engine.owned)
+    _wait_for_memory(bench.run.hardware.gpus, free)
+
+
+def _wait_for_memory(gpus: Sequence[Gpu], before: Sequence[int]) -> None:
+    """GPU memory returns some seconds after the last process has gone; the next start needs it.
+
+    Raises `EngineError` when it does not: then a stranger took it, or something of ours survives.
+    """
+    begun = time.monotonic()
+    while held := max((b - now for b, now in zip(before, free_gpu_bytes(gpus), strict=True)), default=0):
+        if held < MEMORY_SLACK_BYTES:
+            return
+        if time.monotonic() - begun > MEMORY_PATIENCE_S:
+            raise EngineError(f"{show_bytes(held)} of GPU memory are still held after the engine is gone")
+        time.sleep(0.2)
 
 
 def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, Endpoint | Infeasible]:
@@ -211,7 +232,12 @@ def _load(
             speed = steps.send(window.passed)
         except StopIteration:
             break
-    return Measured(capacity=capacity(windows), windows=tuple(windows), quality=quality, facts=endpoint.facts)
+    return Measured(
+        capacity=capacity(windows, bench.run.workload_rate_rps),
+        windows=tuple(windows),
+        quality=quality,
+        facts=endpoint.facts,
+    )
 
 
 def refused(quality: Quality) -> Infeasible:

@@ -171,15 +171,19 @@ def _refuse_late_client(run: Run, measurement: Measurement) -> None:
         )
 
 
-def capacity(windows: list[Window]) -> Capacity:
-    """The bracket that these windows leave: the lowest failure, and the highest pass below it."""
+def capacity(windows: list[Window], recorded_rps: float) -> Capacity:
+    """The bracket that these windows leave: the lowest failure, and the highest pass below it.
+
+    Rates are multiples of the recording's mean rate: the offered rate of one short window depends on how
+    bursty the part of the recording is that fits into it.
+    """
     failed = min((one for one in windows if not one.passed), key=lambda one: one.speed, default=None)
     passed = [one for one in windows if one.passed and (failed is None or one.speed < failed.speed)]
     best = max(passed, key=lambda one: one.speed, default=None)
     return Capacity(
         low_speed=best.speed if best else None,
         high_speed=failed.speed if failed else None,
-        low_rps=best.measurement.rate_rps if best else None,
-        high_rps=failed.measurement.rate_rps if failed else None,
+        low_rps=best.speed * recorded_rps if best else None,
+        high_rps=failed.speed * recorded_rps if failed else None,
         output_tokens_per_s=best.measurement.output_tokens_per_s if best else None,
     )

@@ -1,7 +1,7 @@
 """Azure LLM inference traces: CSV with TIMESTAMP, ContextTokens and GeneratedTokens.
 
-Source: AzureLLMInferenceDataset2023.md in Azure/AzurePublicDataset. Stamps have seven fractional digits and no
-zone; the files end their lines with CRLF.
+Source: AzureLLMInferenceDataset2023.md in Azure/AzurePublicDataset. Stamps have seven fractional digits and
+no zone; the files end their lines with CRLF.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def read(path: Path) -> Workload:
     origin = None
     for number, line in lines:
         where = f"{path}:{number}"
-        cells = next(csv.reader([line]))
+        try:
+            cells = next(csv.reader([line]))
+        except csv.Error as error:
+            raise InputError(f"{where}: {error}", hint="is the file a CSV?") from error
         if len(cells) != len(names):
             raise InputError(
                 f"{where}: {len(cells)} cells where the header has {len(names)}", hint="is the file cut off?"

@@ -24,6 +24,11 @@ from autotune.units import parse_size
 
 _MOST_LEVELS = 64  # every level costs launches; a finer range is a slip of the pen
 _HARDWARE_DEFAULTS = frozenset({"max_num_seqs", "max_num_batched_tokens"})  # settled by space.narrow
+_NEVER_FIXED = {
+    # what is no flag has no place in every launch's flags
+    "variant": "give that folder to the run as its model",
+    "threads": "vary it, or begin with it by a preset",
+}
 _KIND_WORDS: Mapping[type[Value], str] = {
     bool: "true or false",
     int: "an integer",
@@ -216,10 +221,8 @@ class _Reader:
         for name, setting in self.file.mapping(node, "fixed").items():
             if name in parameters:
                 raise self.file.error(setting.key, f"{name} is both fixed and varied", "keep one of the two")
-            if name == "variant":
-                raise self.file.error(
-                    setting.key, "variant cannot be fixed", "give that folder to the run as its model"
-                )
+            if name in _NEVER_FIXED:
+                raise self.file.error(setting.key, f"{name} cannot be fixed", _NEVER_FIXED[name])
             fixed[name] = self._fixed_value(name, setting)
         return fixed
 
@@ -228,7 +231,13 @@ class _Reader:
         if not self.vllm:
             return self._value(setting.value, what, None)
         if name in VLLM:
-            return self._value(setting.value, what, self._tunable(name, setting.key))
+            tunable = self._tunable(name, setting.key)
+            value = self._value(setting.value, what, tunable)
+            if isinstance(value, str) and value == tunable.default:  # 'none' and 'auto' may be our words only
+                raise self.file.error(
+                    setting.value, f"{name}: {value} is what the engine does by itself", "leave it out"
+                )
+            return value
         if name not in VLLM_FIXED_ONLY:
             raise self._unknown_setting(name, setting.key, (*VLLM, *VLLM_FIXED_ONLY))
         value = self._value(setting.value, what, None)
@@ -301,7 +310,7 @@ class _Reader:
 
     def _value(self, node: yaml.Node, what: str, tunable: Tunable | None) -> Value:
         """A scalar as the setting takes it; `what` names it in errors, {} standing for the value."""
-        value = self.file.scalar(node, what.replace("{}", "").strip(" :"))
+        value = self.file.scalar(node, " ".join(what.replace("{}", "").split()).rstrip(":"))
         if isinstance(value, str) and tunable is not None and tunable.sized:
             return self._typed(node, self.file.placed(node, lambda: parse_size(value)), what, tunable)
         return self._typed(node, value, what, tunable)

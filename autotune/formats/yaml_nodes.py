@@ -120,9 +120,9 @@ class Document:
                 f"{what} is {node.value or 'empty'!r}, not a value",
                 "write a number, a word, true or false",
             )
-        if not isinstance(value, str) and not abs(value) < _LARGEST:  # not a number is not below it either
+        if not isinstance(value, str) and not abs(value) < _LARGEST:  # as .nan is not either
             raise self.error(
-                node, f"{what} is {node.value[:24]}: too large", "no setting takes such a number"
+                node, f"{what} is {node.value[:24]}, which no setting takes", "write a number below 1e18"
             )
         return value
 

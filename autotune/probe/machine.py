@@ -137,6 +137,23 @@ def _visible(nvml: Any, count: int, named: str | None) -> Sequence[int]:
     return indexes
 
 
+def free_gpu_bytes(gpus: Sequence[Gpu]) -> tuple[int, ...]:
+    """Free memory of each GPU now; () without GPUs. Raises `SetupError` when the driver does not answer."""
+    if not gpus:
+        return ()
+    import pynvml  # noqa: PLC0415  as above
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(gpu.index) for gpu in gpus]
+            return tuple(int(pynvml.nvmlDeviceGetMemoryInfo(handle).free) for handle in handles)
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise _silent(error) from error
+
+
 def _without_driver(wanted: tuple[int, ...] | None, why: str) -> tuple[tuple[Gpu, ...], None]:
     if wanted:
         raise SetupError(

@@ -56,8 +56,8 @@ def history_figure(points: Sequence[HistoryPoint], default_rps: float | None) ->
     return {
         "data": traces,
         "layout": _layout(
-            x={"title": {"text": "Trial"}, "range": [first, last], "tickvals": whole, "showgrid": False},
-            y={"title": {"text": "Capacity, req/s"}, "range": [-0.05 * highest, 1.08 * highest]},
+            x={"title": _title("Trial"), "range": [first, last], "tickvals": whole, "showgrid": False},
+            y={"title": _title("Capacity, req/s"), "range": [-0.05 * highest, 1.08 * highest]},
         ),
     }
 
@@ -117,10 +117,10 @@ def latency_figure(shown: LatencyCurves, values_s: Mapping[str, Sequence[float]]
         "layout": _layout(
             x={
                 **_seconds(x_range),
-                "title": {"text": f"{shown.metric.name}, counted from the due time"},
+                "title": _title(f"{shown.metric.name}, counted from the due time"),
             },
             y={
-                "title": {"text": "Share of requests within"},
+                "title": _title("Share of requests within"),
                 "range": [0, top],
                 "tickvals": [-math.log10(1 - share) for share in shares],
                 "ticktext": [f"{share * 100:g} %" for share in shares],
@@ -168,8 +168,8 @@ def load_figure(shown: LoadCurve) -> Figure | None:
     return {
         "data": traces,
         "layout": _layout(
-            x={"title": {"text": "Offered rate, req/s"}, "range": [0, 1.06 * fastest]},
-            y={**_seconds(y_range), "title": {"text": name}},
+            x={"title": _title("Offered rate, req/s"), "range": [0, 1.06 * fastest]},
+            y={**_seconds(y_range), "title": _title(name)},
             shapes=[
                 _shade(xref="paper", x0=0, x1=1, y0=slo.limit_s, y1=10 ** y_range[1]),
                 _rule(xref="paper", yref="y", x0=0, x1=1, y0=slo.limit_s, y1=slo.limit_s),
@@ -227,6 +227,10 @@ def _colour(role: Role) -> str:
     return f"--{role.value}"
 
 
+def _title(text: str) -> Figure:
+    return {"text": text, "font": {"size": 13, "color": "--soft"}}
+
+
 def _layout(
     *, x: Figure, y: Figure, shapes: Sequence[Figure] = (), annotations: Sequence[Figure] = ()
 ) -> Figure:
@@ -247,7 +251,7 @@ def _layout(
         "dragmode": False,
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "bgcolor": "--card", "font": {"color": "--ink"}},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemclick": False},
+        "showlegend": False,
         "xaxis": {**axis, **x},
         "yaxis": {**axis, **y},
         "shapes": list(shapes),
@@ -265,9 +269,8 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _seconds(exponents: tuple[float, float]) -> dict[str, object]:
     """A logarithmic axis whose ticks read '300 ms' and '1 s', as many as a phone has room for."""
     low, high = exponents
-    steps: tuple[int, ...] = (1,)
-    if high - low < 4:
-        steps = (1, 2, 5) if high - low < 1.5 else (1, 3)
+    spans = ((0.7, (1, 2, 3, 4, 5, 6, 8)), (1.5, (1, 2, 5)), (4.0, (1, 3)), (math.inf, (1,)))
+    steps = next(steps for span, steps in spans if high - low < span)
     ticks = [step * 10.0**decade for decade in range(math.floor(low), math.ceil(high) + 1) for step in steps]
     shown = [tick for tick in ticks if low <= math.log10(tick) <= high]
     return {

@@ -11,7 +11,7 @@ from autotune.report.marks import Role
 from autotune.report.proof import Proof
 from autotune.report.table import quality_of
 from autotune.report.windows import highest_held
-from autotune.report.words import listed, percent, plural, promise, rates, speeds, three
+from autotune.report.words import allowed, listed, plural, promise, rates, speeds, three
 from autotune.units import show_duration
 
 
@@ -89,7 +89,7 @@ def environment(run: Run, result: Result) -> tuple[Fact, ...]:
     quantization = f", {run.model.quantization}" if run.model.quantization else ""
     parameters = "" if run.model.parameters is None else f", {three(run.model.parameters / 1e9)} B parameters"
     driver = "" if run.hardware.driver is None else f"driver {run.hardware.driver}"
-    gate = "off" if run.quality_limit is None else f"perplexity at most {percent(run.quality_limit)} higher"
+    gate = "off" if run.quality_limit is None else f"perplexity at most {run.quality_limit * 100:g} % higher"
     limits = [
         "" if run.trials is None else plural(run.trials, "trial"),
         "" if run.budget_s is None else show_duration(run.budget_s),
@@ -140,14 +140,14 @@ def method(run: Run) -> tuple[Fact, ...]:
     """The words of the page, defined."""
     metrics = dict.fromkeys(slo.metric for slo in run.sla.slos)
     metrics.setdefault(Metric.TTFT)
-    shares = dict.fromkeys((percent(slo.allowed_share), f"p{slo.percentile:g}") for slo in run.sla.slos)
-    allowed = listed(f"{share} (for a {name})" if len(shares) > 1 else share for share, name in shares)
+    shares = dict.fromkeys((allowed(slo), f"p{slo.percentile:g}") for slo in run.sla.slos)
+    share = listed(f"{part} (for a {name})" if len(shares) > 1 else part for part, name in shares)
     return (
         *(Fact(label=metric.name, text=_METRICS[metric]) for metric in metrics),
         Fact(
             label="Bad request",
             text="over the limit, failed, refused, or still waiting past the limit when the window ended."
-            f" {promise(run.sla)} means: at most {allowed} bad.",
+            f" {promise(run.sla)} means: at most {share} of the requests are bad.",
         ),
         Fact(
             label="Capacity",
@@ -156,13 +156,13 @@ def method(run: Run) -> tuple[Fact, ...]:
         ),
         Fact(
             label="Point rule",
-            text=f"a search window holds when its own share of bad requests is at most {allowed}. Cheap,"
+            text=f"a search window holds when its own share of bad requests is at most {share}. Cheap,"
             " good for ranking; not a proof.",
         ),
         Fact(
             label="Bound rule",
             text=f"a confirmation passes when the one-sided {run.confidence * 100:g} % Clopper-Pearson upper"
-            f" bound of the share is at most {allowed}, and fails when the lower bound is above it;"
+            f" bound of the share is at most {share}, and fails when the lower bound is above it;"
             " in between it is undecided.",
         ),
         Fact(

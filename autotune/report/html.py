@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -60,14 +61,27 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_tied,
     )
+    environment.globals["plural"] = plural
     environment.filters |= {
         "duration": show_duration,
         "listed": listed,
         "objective": objective,
     }
-    environment.globals["plural"] = plural
     return environment
+
+
+_LOOSE = re.compile(
+    r"(?<=\d) (?=(?:%|ms|s|min|h|req/s|×|bad)(?![\w/]))"  # a number and its unit
+    r"|(?<=[≤≥<–]) | (?=[≤≥–])"  # a sign and its number
+    r"|(?<=\d,) (?=[\d.]+\])"  # both ends of an interval
+)
+
+
+def _tied(value: object) -> object:
+    """Keep a number and its unit, and the two ends of a bracket, on one line."""
+    return _LOOSE.sub("\u00a0", value) if type(value) is str else value
 
 
 def _latencies_s(page: View, folder: Path) -> Mapping[str, list[float]]:

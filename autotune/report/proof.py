@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from autotune.domain.measurement import Judgement, State
 from autotune.domain.outcome import Confirmation, Result, Window
+from autotune.domain.run import Run
 from autotune.domain.slo import Metric
 from autotune.report.windows import confirmation_of
-from autotune.report.words import listed, objective, percent, plural, three
+from autotune.report.words import allowed, listed, objective, percent, plural, three
 
 _CAVEAT = (
     "Search windows use the point rule: the share of bad requests seen in the window is within what the"
     " objective allows (1 % for a p99). That is enough to rank settings and to bracket a capacity; it proves"
     " nothing about requests to come. A proof uses the bound rule, which also asks how many requests the"
-    " share rests on."
+    " share rests on, after n and the bad count are divided by a design effect of {effect:g} because bad"
+    " requests come in bursts."
 )
 
 
@@ -33,9 +35,10 @@ class ProofRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """`state` of the winner's confirmation, None when there was none; sentences; rows of evidence."""
+    """`state` and `summary` of the winner's confirmation, None when there was none; rows of evidence."""
 
     state: State | None
+    summary: str
     confidence: str
     sentences: tuple[str, ...]
     caveat: str
@@ -44,35 +47,46 @@ class Proof:
     confirmed_note: str | None
 
 
-def proof(result: Result, search: Window | None, confidence: float) -> Proof:
+def proof(run: Run, result: Result, search: Window | None) -> Proof:
     """Word the confirmations; `search` is the winner's highest window that held, shown beside them."""
     own = confirmation_of(result, result.winner)
     rows = [
         row
         for one in result.confirmations
         for attempt, window in enumerate(one.windows, start=1)
-        for row in _rows(f"{_name(one)}, attempt {attempt}", window)
+        for row in _rows(f"{_name(one, result.winner)}, attempt {attempt}", window)
     ]
     if search is not None:
         rows.extend(_rows(f"Search, trial {result.winner} (point rule)", search))
-    sentences = [_sentence(one) for one in result.confirmations]
-    if own is None and result.winner is not None:
-        sentences.insert(0, "The winner was not confirmed: what follows rests on search windows alone.")
+    sentences = [_sentence(one, result.winner) for one in result.confirmations]
+    if not any(one.trial == result.winner for one in result.confirmations) and result.winner is not None:
+        sentences.insert(0, "The winner was not confirmed: its figures rest on search windows alone.")
     last = own.windows[-1] if own is not None else None
     proven = last is not None and last.verdict.state is State.PASS
     return Proof(
         state=None if last is None else last.verdict.state,
-        confidence=f"{confidence * 100:g} %",
+        summary="the figures rest on search windows alone"
+        if last is None
+        else f"{_where(last)}: {_counted(_tightest(last))}",
+        confidence=f"{run.confidence * 100:g} %",
         sentences=tuple(sentences),
-        caveat=_CAVEAT,
+        caveat=_CAVEAT.format(effect=run.design_effect),
         rows=tuple(rows),
         confirmed_rps=last.measurement.rate_rps if last is not None and proven else None,
         confirmed_note=_counted(_tightest(last)) if last is not None else None,
     )
 
 
-def _name(confirmation: Confirmation) -> str:
-    return "Defaults" if confirmation.default else f"Trial {confirmation.trial}"
+def _name(confirmation: Confirmation, winner: int | None) -> str:
+    if confirmation.default:
+        return "Defaults"
+    tuned = f"trial {confirmation.trial}"
+    return f"Tuned settings ({tuned})" if confirmation.trial == winner else tuned.capitalize()
+
+
+def _where(window: Window) -> str:
+    rate = three(window.measurement.rate_rps)
+    return f"at {rate} req/s, on a fresh launch and traffic the search had not seen"
 
 
 def _tightest(window: Window) -> Judgement:
@@ -111,7 +125,7 @@ def _rows(subject: str, window: Window) -> tuple[ProofRow, ...]:
             state=one.state,
             bad=f"{_counted(one)}{curtailed}",
             share=f"{_seen(one)} [{percent(one.lower_share)}, {percent(one.upper_share)}],"
-            f" {percent(one.count.slo.allowed_share)} allowed",
+            f" {allowed(one.count.slo)} allowed",
             needed=_needed(one),
         )
         for one in window.verdict.judgements
@@ -123,8 +137,8 @@ def _seen(judgement: Judgement) -> str:
     return "nothing seen" if count.n == 0 else percent(count.bad / count.n)
 
 
-def _sentence(confirmation: Confirmation) -> str:
-    name = _name(confirmation)
+def _sentence(confirmation: Confirmation, winner: int | None) -> str:
+    name = _name(confirmation, winner)
     note = (
         f" {confirmation.note[:1].upper()}{confirmation.note[1:].rstrip('.')}." if confirmation.note else ""
     )
@@ -136,8 +150,7 @@ def _sentence(confirmation: Confirmation) -> str:
     window = confirmation.windows[-1]
     judgement = _tightest(window)
     confidence = f"{window.verdict.confidence * 100:g} %"
-    rate = f"{three(window.measurement.rate_rps)} req/s"
-    where = f"at {rate}, on a fresh launch and traffic the search had not seen"
+    where = _where(window)
     counted = _counted(judgement)
     match window.verdict.state:
         case State.PASS:

@@ -23,6 +23,7 @@ class View:
     title: str
     subtitle: str
     headline: Headline
+    winner: int | None
     figures: tuple[Fact, ...]
     proof: Proof
     settings: tuple[Setting, ...]
@@ -48,11 +49,12 @@ def view(run: Run, result: Result) -> View:
     tuned = best if best is not None and best.number != 0 else None
     shown = (("Default", default), ("Tuned", tuned) if tuned else ("Best other", best_other(result)))
     search = None if best is None else highest_held(best)
-    proven = proof(result, search, run.confidence)
+    proven = proof(run, result, search)
     return View(
         title=f"{run.model.name} on {run.hardware}",
         subtitle=f"{promise(run.sla)} · {run.engine.name} {run.engine.version} · {run.created_at[:10]}",
         headline=headline(run, result),
+        winner=result.winner,
         figures=figures(run, result, tuned, default, proven),
         proof=proven,
         settings=settings(run, tuned),

@@ -49,6 +49,11 @@ def objective(slo: Slo) -> str:
     return f"{slo.key} ≤ {limit(slo.limit_s)}"
 
 
+def allowed(slo: Slo) -> str:
+    """The share that may be bad, exactly: '1 %', '0.1 %'."""
+    return f"{slo.allowed_share * 100:g} %"
+
+
 def promise(sla: Sla) -> str:
     """All objectives in one breath."""
     return listed(objective(slo) for slo in sla.slos)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from autotune.domain.outcome import Measured, Trial
+from autotune.domain.outcome import Measured, Trial, Window
 from autotune.domain.space import SearchSpace
 
 TIE = 0.02
@@ -40,11 +40,14 @@ def _score(trial: Trial, fixed_rate: bool) -> float:
 
 
 def _depth(trial: Trial) -> float:
-    """Limit / value of the tightest objective in the best window that passed."""
     if not isinstance(trial.outcome, Measured):
         return 0.0
     low = trial.outcome.capacity.low_speed
-    windows = [window for window in trial.outcome.windows if window.speed == low]
+    return depth(window for window in trial.outcome.windows if window.speed == low)
+
+
+def depth(windows: Iterable[Window]) -> float:
+    """Limit / value of the tightest objective in these windows; 0 when they hold no value."""
     ratios = [
         count.slo.limit_s / max(count.value_s, 1e-9)
         for window in windows

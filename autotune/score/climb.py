@@ -85,14 +85,15 @@ def _find(load: Load) -> Generator[float, bool, tuple[int, Bracket]]:
 
 def _anchored(load: Load, incumbent: float) -> Generator[float, bool, tuple[int, Bracket]]:
     """One window just above the incumbent decides; a winner gallops on, a loser gets one lower probe."""
-    bracket, speed, used, exponent = Bracket(low=None, high=None), incumbent * ANCHOR, 0, 1
+    speed = min(incumbent * ANCHOR, load.max_speed)
+    bracket, used, exponent = Bracket(low=None, high=None), 0, 1
     while used < load.max_windows and bracket.high is None:
         passed = yield speed
         used, bracket = used + 1, bracket.with_result(speed, passed=passed)
         if speed >= load.max_speed:
             break
         speed, exponent = min(speed * STEP**exponent, load.max_speed), exponent * 2
-    if bracket.low is None:
+    if bracket.low is None and used < load.max_windows:
         lower = max(incumbent * LOWER_PROBE, load.min_speed)
         passed = yield lower
         used, bracket = used + 1, bracket.with_result(lower, passed=passed)

@@ -22,8 +22,8 @@ def judged(slo: Slo, timing: Timing) -> tuple[int, int]:
     if timing.finished:
         return len(values), over
     if slo.metric is Metric.ITL:
-        missing = 0 if timing.cancelled else max(expected - 1 - len(values), 0)
-        return len(values) + missing, over + missing
+        gaps = max(expected - 1, len(values))
+        return (len(values), over) if timing.cancelled else (gaps, gaps)
     if timing.cancelled:
         waited = (timing.ended_ns - timing.due_ns) / 1e9
         if slo.metric is Metric.TTFT and values:
@@ -41,7 +41,7 @@ def count(slo: Slo, timings: Iterable[Timing]) -> Count:
     for timing in timings:
         values, over = judged(slo, timing)
         n, bad, requests = n + values, bad + over, requests + (values > 0)
-        if values:
+        if values and (timing.finished or timing.cancelled):  # what a failed request showed is void
             seen.extend(timing.values_s(slo.metric))
     rank = rank_of(slo.percentile, n)
     value_s = sorted(seen)[rank - 1] if n and rank <= len(seen) else None

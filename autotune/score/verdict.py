@@ -57,7 +57,7 @@ def _judge(count: Count, measurement: Measurement, *, confidence: float, design_
             state=State.UNDECIDED,
             lower_share=0.0,
             upper_share=1.0,
-            margin=-math.inf,
+            margin=(allowed - 1) / allowed,  # finite: JSON has no infinity
             needed=None,
         )
     # Gaps of one request stall together: an ITL sample is worth its requests, not its gaps.

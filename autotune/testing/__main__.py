@@ -35,6 +35,8 @@ def main() -> int:
         sys.stderr.write(f"usage: vllm serve [model_tag] [options]\n{error}\n")
         return 2
     faults: dict[Kind, Fault] = {fault.fault: fault for fault in script.faults if fault.arm(settings)}
+    if "ignore_sigterm" in faults:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # children inherit that
     try:
         server = _start(settings, script, faults)
         # select() takes microseconds where epoll rounds up to whole milliseconds.
@@ -99,21 +101,16 @@ def _start(settings: Settings, script: Script, faults: Mapping[Kind, Fault]) -> 
 
 @contextmanager
 def _children(*, children: bool, orphan: bool) -> Iterator[None]:
-    """Processes of the engine in its own group: one that ends with it, one that outlives it.
-
-    The orphan ignores SIGTERM from its first instruction on and is left to whoever cleans up.
-    """
+    """Processes of the engine in its own group: one that ends with it, and one that outlives it."""
     command = [sys.executable, "-I", "-S", "-c", _CHILD]
     if orphan:
-        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         subprocess.Popen([*command, "VLLM::Worker"])
-        signal.signal(signal.SIGTERM, before)
     child = subprocess.Popen([*command, "VLLM::EngineCore"]) if children else None
     try:
         yield
     finally:
         if child is not None:
-            child.terminate()
+            child.kill()
             child.wait()
 
 
@@ -129,11 +126,9 @@ async def _serve(server: Server) -> None:
         if error.errno != errno.EADDRINUSE:
             raise
         raise StartError("APIServer", "OSError: [Errno 98] Address already in use") from error
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if number == signal.SIGTERM and "ignore_sigterm" in server.faults:
-            signal.signal(number, signal.SIG_IGN)
-        else:
-            loop.add_signal_handler(number, server.stop.set)
+    heeded = {signal.SIGINT} if "ignore_sigterm" in server.faults else {signal.SIGINT, signal.SIGTERM}
+    for number in heeded:
+        loop.add_signal_handler(number, server.stop.set)
     log("APIServer", "Application startup complete.")
     await server.stop.wait()
     stepping.cancel()

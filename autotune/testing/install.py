@@ -36,7 +36,8 @@ def install(folder: Path, *, script: Script | None = None) -> Path:
     the metadata of a distribution called vllm; anything else goes to the real interpreter.
     """
     vllm, lib = folder / "bin" / "vllm", folder / "lib"
-    shutil.rmtree(lib, ignore_errors=True)
+    for old in lib.glob("vllm-*.dist-info"):
+        shutil.rmtree(old)
     version = (script or Script()).version
     metadata = lib / f"vllm-{version}.dist-info" / "METADATA"
     for path in (vllm, metadata):

@@ -391,14 +391,14 @@ def test_a_child_of_the_engine_ends_with_it(launch: Launch) -> None:
     assert not child.is_running()
 
 
-def test_an_orphan_stays_in_the_group_when_the_engine_is_gone(launch: Launch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_orphan_stays_in_the_group_when_the_engine_is_gone(launch: Launch, number: signal.Signals) -> None:
     engine = launch(script=failing("orphan"))
     (orphan,) = psutil.Process(engine.process.pid).children()
-    os.killpg(engine.process.pid, signal.SIGTERM)
-    assert engine.process.wait(DEADLINE_S) == 0
+    engine.process.send_signal(number)
+    assert engine.process.wait(DEADLINE_S) == (0 if number == signal.SIGTERM else -number)
     assert orphan.status() != psutil.STATUS_ZOMBIE
-    assert os.getpgid(orphan.pid) == engine.process.pid
-    assert os.getsid(orphan.pid) == engine.process.pid
+    assert os.getpgid(orphan.pid) == os.getsid(orphan.pid) == engine.process.pid
 
 
 def test_the_python_beside_it_knows_the_engine(tmp_path: Path) -> None:
