@@ -20,12 +20,14 @@ class LoadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     window_requests: int | None = None
     window: str | None = None
+    max_window: str | None = None
     lead_in: str | None = None
     max_windows: int | None = None
     resolution: float | None = None
     start_speed: float | None = None
     min_speed: float | None = None
     max_speed: float | None = None
+    max_foreign_cpu: str | None = None
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -21,7 +22,7 @@ class _Choice(msgspec.Struct):
 
 class _Event(msgspec.Struct):
     choices: list[_Choice] = []
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _EVENT = msgspec.json.Decoder(_Event)
@@ -80,9 +81,8 @@ def read_stream(chunks: Sequence[tuple[int, bytes]], output_tokens: int) -> Answ
                 error = error or f"unreadable event: {reason}"
                 continue
             if message.error is not None:
-                error = (
-                    error or f"engine error in stream: {bytes(message.error)[:200].decode(errors='replace')}"
-                )
+                said = msgspec.json.encode(message.error).decode()
+                error = error or f"engine error in stream: {said[:200]}"
             for choice in message.choices:
                 count = len(choice.token_ids) if choice.token_ids is not None else bool(choice.text)
                 token_ns.extend([at_ns] * count)

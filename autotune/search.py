@@ -25,6 +25,7 @@ STARTUP_TRIALS = 5
 """Optuna's own 10 would burn a third of a 30-trial budget (docs/adr/0001)."""
 ATTEMPTS = 60
 QUALITY = "quality"
+VARIANT = "variant"
 RUNS = "runs"
 
 
@@ -37,13 +38,23 @@ class Ask:
 
 
 def enqueued(space: SearchSpace) -> tuple[Ask, ...]:
-    """What is tried before the sampler has a say: the engine's defaults, then the presets."""
+    """What is tried before the sampler has a say: the defaults, the presets, each model variant alone.
+
+    A variant on its own tells the quality gate early what it is worth, before others build on it.
+    """
     default = space.default_point()
     asks = [Ask(point=default, origin="default")]
     for preset in space.presets:
         point = {**default, **preset.settings}
         if space.broken_rule(point) is None and point not in [ask.point for ask in asks]:
             asks.append(Ask(point=point, origin=f"preset {preset.name}"))
+    for parameter in space.parameters:
+        if parameter.name == VARIANT:
+            asks += [
+                Ask(point={**default, VARIANT: level}, origin=f"variant {level}")
+                for level in parameter.levels
+                if level != parameter.default
+            ]
     return tuple(asks)
 
 

@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.domain.run import Load
 from autotune.domain.workload import Request
 
 LEAD_IN_SHARE = 0.1
@@ -24,12 +23,13 @@ class Due:
     measured: bool
 
 
-def holdout(requests: int, window_requests: int) -> int:
-    """Index of the first request that only the final confirmation may use.
+HELD_OUT_SHARE = 0.45
+"""Share at its end that only the final confirmation may use."""
 
-    The search uses one window after the lead-in share; what follows is held out, but at least 40 %.
-    """
-    return min(first_of_search(requests) + window_requests, int(requests * 0.6))
+
+def holdout(requests: int) -> int:
+    """Index of the first request that the search never sees."""
+    return int(requests * (1 - HELD_OUT_SHARE) + 1e-9)
 
 
 def first_of_search(requests: int) -> int:
@@ -44,24 +44,28 @@ def cut(
     end: int,
     speed: float,
     count: int,
-    load: Load,
-    window_s: float,
+    at_least_s: float,
+    at_most_s: float,
+    lead_in_s: float,
 ) -> tuple[Due, ...]:
-    """At most `count` requests of [first, end) that arrive within `window_s`, with their lead-in.
+    """Requests of [first, end) until there are `count` of them and `at_least_s` is over, with their lead-in.
 
+    Both, because few requests prove nothing and a queue needs time to build: 300 requests at 60 requests/s
+    held in 5 s what failed in 20. `at_most_s` ends the window in any case; so does `end`.
     `speed` divides the recorded gaps: at 1 the recorded stamps are replayed exactly. The lead-in is
-    what arrived up to `load.lead_in_s` before the first measured request, in replayed time.
+    what arrived up to `lead_in_s` before the first measured request, in replayed time.
     """
     origin = requests[first].offset_s
     start = first
-    while start > 0 and (origin - requests[start - 1].offset_s) / speed <= load.lead_in_s:
+    while start > 0 and (origin - requests[start - 1].offset_s) / speed <= lead_in_s:
         start -= 1
     lead_s = (origin - requests[start].offset_s) / speed
     window = []
-    for index in range(start, min(end, first + count)):
+    for index in range(start, end):
         request = requests[index]
         due_s = lead_s + (request.offset_s - origin) / speed
-        if due_s - lead_s > window_s:
+        enough = index - first >= count and due_s - lead_s > at_least_s
+        if enough or due_s - lead_s > at_most_s:
             break
         window.append(
             Due(

@@ -7,7 +7,7 @@ a bench, and the function that evaluates one point.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -86,7 +86,7 @@ class Tuner:
     start_s: float
     clock: Callable[[], float] = time.monotonic
 
-    def tune(self) -> Iterator[Event]:
+    def tune(self) -> Generator[Event, None, None]:
         """All events of the run, from where the journal ends to the last one."""
         history = self.journal.history()
         begun = self.clock() - history.spent_s
@@ -138,8 +138,12 @@ class Tuner:
     def _refused(self, history: History, point: Point) -> str | None:
         if reason := self.unfit(point):
             return reason
-        known = history.qualities.get(self.precision(point))
-        return None if known is None or known.passed else f"precision {known.precision} lost the quality gate"
+        mine = set(self.precision(point).split())
+        for known in history.qualities.values():
+            # Quality lost to one coarser number format does not come back by adding another.
+            if not known.passed and mine >= set(known.precision.split()):
+                return f"precision {known.precision} lost the quality gate"
+        return None
 
     def _trial(self, history: History, ask: search.Ask, begun: float) -> Generator[Event, None, None]:
         run, number = self.run, len(history.trials)

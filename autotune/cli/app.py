@@ -25,13 +25,14 @@ Json = Annotated[bool, typer.Option("--json", help="Write every event as one JSO
 @app.command()
 def run(  # noqa: PLR0917  typer's way of declaring options
     sla: Annotated[
-        list[str] | None, typer.Option(help="METRIC_pNN=LIMIT, e.g. ttft_p99=500ms; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="SLO", help="METRIC_pNN=LIMIT, e.g. ttft_p99=500ms; repeatable."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="PATH|ID", help="Model folder or id in the local cache.")
     ] = None,
     workload: Annotated[str | None, typer.Option(metavar="FILE", help="Recorded traffic to replay.")] = None,
-    engine: Annotated[str | None, typer.Option(help="The engine to tune: vllm.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="The engine to tune: vllm.")] = None,
     space: Annotated[
         str | None, typer.Option(metavar="FILE", help="Search space; by default ours for the device.")
     ] = None,
@@ -66,7 +67,7 @@ def run(  # noqa: PLR0917  typer's way of declaring options
         typer.Option("--dry-run", help="Print what would be launched, and stop before the first launch."),
     ] = False,
 ) -> None:
-    """Tune: launch the engine trial by trial, replay the traffic, judge, and write DIR/tuned.yaml."""
+    """Tune: launch, replay, judge, and write tuned.yaml."""
     from autotune.cli.settle import Flags
     from autotune.cli.work import dry, start
 
@@ -91,7 +92,7 @@ def run(  # noqa: PLR0917  typer's way of declaring options
 
 @app.command()
 def resume(folder: Annotated[Path, typer.Argument(metavar="DIR")], as_json: Json = False) -> None:
-    """Go on with an interrupted run; needs nothing but its folder."""
+    """Go on with an interrupted run."""
     from autotune.cli.work import go_on
 
     raise typer.Exit(go_on(folder, as_json=as_json))
@@ -99,7 +100,7 @@ def resume(folder: Annotated[Path, typer.Argument(metavar="DIR")], as_json: Json
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
-    """Write the files of a run again from its journal, and print its summary."""
+    """Write a run's files again, and its summary."""
     from autotune.cli.work import rewrite
 
     raise typer.Exit(rewrite(folder))
@@ -113,7 +114,10 @@ def doctor(
     gpus: Annotated[str | None, typer.Option(metavar="LIST", help="GPU indexes, e.g. 0,1, or none.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine offers and lacks; exit 0 when a run can start, else 3."""
+    """Say what this machine offers and lacks.
+
+    Exits 0 when a run can start, else 3.
+    """
     from autotune.cli.examine import examine
 
     raise typer.Exit(examine(engine_python, gpus, as_json=as_json))

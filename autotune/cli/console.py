@@ -27,10 +27,10 @@ from autotune.domain.event import (
     WindowProgress,
     WindowStarted,
 )
-from autotune.domain.measurement import Measurement
+from autotune.domain.measurement import Count
 from autotune.domain.outcome import Capacity, Faulted, Infeasible, Measured, Stopped, Window
 from autotune.domain.run import Run
-from autotune.units import show_duration
+from autotune.units import show_duration, show_limit
 
 
 def settings_text(changed: object) -> str:
@@ -59,18 +59,14 @@ def window_text(window: Window) -> str:
     """One window on one line: rate, verdict of the point rule, what decided it."""
     measurement = window.measurement
     mark = "holds" if window.passed else "fails"
-    counts = ", ".join(
-        f"{one.slo.key} {_value(measurement, one.slo.metric.value, one.value_s)}, {one.bad}/{one.n} bad"
-        for one in measurement.counts
-    )
+    counts = ", ".join(f"{one.slo.key} {_value(one)}, {one.bad}/{one.n} bad" for one in measurement.counts)
     stopped = f", stopped after {measurement.sent} of {measurement.planned}" if measurement.curtailed else ""
     return f"{mark} at {window.speed:.3g}× ({measurement.rate_rps:.2f} req/s): {counts}{stopped}"
 
 
-def _value(measurement: Measurement, metric: str, value_s: float | None) -> str:
-    if value_s is not None:
-        return show_duration(value_s)
-    return "unanswered" if metric in measurement.quantiles else "no answer"
+def _value(count: Count) -> str:
+    """The percentile; above the limit when it falls on a request that never gave a value."""
+    return f"above {show_limit(count.slo.limit_s)}" if count.value_s is None else show_duration(count.value_s)
 
 
 class Talk:

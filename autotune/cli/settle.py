@@ -32,7 +32,8 @@ DEFAULT_PORTS = (8100, 8199)
 START_DEADLINE_S = 600.0
 LOAD = Load(
     window_requests=500,
-    window_s=60.0,
+    window_s=30.0,
+    max_window_s=90.0,
     lead_in_s=10.0,
     max_windows=8,
     resolution=1.08,
@@ -130,7 +131,7 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
         workload_sha256=workload.sha256,
         workload_requests=len(workload.requests),
         workload_rate_rps=workload.rate_rps,
-        holdout=holdout(len(workload.requests), load.window_requests),
+        holdout=holdout(len(workload.requests)),
         space=space,
         exclusions=exclusions,
         load=load,
@@ -174,13 +175,25 @@ def _load(file: LoadFile, at: float | None) -> Load:
     load = replace(LOAD, **given, at=at)
     if file.window:
         load = replace(load, window_s=parse_duration(file.window, what="load.window"))
+    if file.max_window:
+        load = replace(load, max_window_s=parse_duration(file.max_window, what="load.max_window"))
+    elif file.window:
+        load = replace(load, max_window_s=max(load.max_window_s, load.window_s))
     if file.lead_in:
         load = replace(load, lead_in_s=parse_duration(file.lead_in, what="load.lead_in"))
+    if file.max_foreign_cpu:
+        load = replace(load, max_foreign_cpu=parse_share(file.max_foreign_cpu, what="load.max_foreign_cpu"))
     if load.window_requests < 10 or load.max_windows < 1 or not load.resolution > 1:
         raise InputError(
             f"load: {load.window_requests} requests in {load.max_windows} windows to a resolution of "
             f"{load.resolution:g} is no climb",
             hint="window_requests of at least 10, max_windows of at least 1, resolution above 1",
+        )
+    if load.max_window_s < load.window_s:
+        raise InputError(
+            f"load: max_window of {show_duration(load.max_window_s)} is below window of "
+            f"{show_duration(load.window_s)}",
+            hint="max_window ends a window that still lacks requests; window is the least it lasts",
         )
     if not 0 < load.min_speed <= load.start_speed <= load.max_speed:
         raise InputError(
@@ -273,7 +286,7 @@ def _check_budget(budget_s: float | None, load: Load, spec: EngineSpec) -> None:
 
 def _check_length(workload: Workload) -> None:
     count = len(workload.requests)
-    if holdout(count, count) - first_of_search(count) < 10:
+    if holdout(count) - first_of_search(count) < 10:
         raise InputError(
             f"{workload.source} holds {count} requests: too few for a search slice and a held-out slice",
             hint="record at least 30; 900 and more can prove a p99",

@@ -39,7 +39,7 @@ def summary(run: Run, result: Result, folder: Path, files: tuple[str, ...], cons
     say(_limits(run, result), "dim")
     say(f"{len(result.trials)} trials in {show_duration(result.seconds)}")
     for name in files:
-        say(f"  {folder / name}")
+        console.print(Text(f"  {folder / name}"), soft_wrap=True)  # a path in two pieces is none
 
 
 def _confirmation(confirmation: Confirmation) -> str:

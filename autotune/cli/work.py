@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -62,7 +63,9 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
     with Journal(folder) as journal:
         _end_leftovers(journal)
         if journal.history().ended is not None:
-            console.print(f"{folder}: this run has ended; its files are written again")
+            console.print(
+                f"{folder}: this run has ended; its files are written again", soft_wrap=True, markup=False
+            )
         bench = _bench(run, workload, folder, journal)
         tuner = Tuner(
             run=run,
@@ -75,15 +78,16 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
             start_s=START_S[run.engine.device],
         )
         try:
-            if as_json:
-                ended = _print_events(tuner.tune())
-            else:
-                talk = Talk(run, console)
-                with talk.open():
-                    ended = talk.listen(tuner.tune())
+            with closing(tuner.tune()) as events:  # the engine is gone before the next line says so
+                if as_json:
+                    ended = _print_events(events)
+                else:
+                    talk = Talk(run, console)
+                    with talk.open():
+                        ended = talk.listen(events)
         except KeyboardInterrupt:
             console.print("\ninterrupted: the engine is gone, what was measured is kept; go on with")
-            console.print(f"  autotune resume {shlex.quote(str(folder))}", soft_wrap=True)
+            console.print(f"  autotune resume {shlex.quote(str(folder))}", soft_wrap=True, markup=False)
             return ExitCode.INTERRUPTED
         history = journal.history()
     if ended is None:
@@ -204,7 +208,7 @@ def dry(flags: Flags, *, as_json: bool) -> int:
         console.print(f"  {env} {shlex.join(plan.argv)}".replace("   ", "  "), soft_wrap=True, markup=False)
     console.print(
         f"expected  about {show_duration(trial_s)} a trial: a start of {show_duration(start_s)} "
-        f"and some windows of at most {show_duration(window_s)}"
+        f"and some windows of at least {show_duration(window_s)}"
     )
     console.print("nothing was launched")
     return ExitCode.FOUND

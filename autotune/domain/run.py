@@ -15,9 +15,10 @@ from autotune.domain.space import Exclusion, SearchSpace
 class Load:
     """How candidates are loaded.
 
-    A window holds `window_requests` requests or what arrives within `window_s`, whichever is less,
-    after `lead_in_s` of unmeasured traffic; a climb uses at most `max_windows` windows and stops once
-    its bracket is narrower than `resolution` (high / low). `at` replaces the climb by one fixed speed.
+    A window holds at least `window_requests` requests and lasts at least `window_s`, but never longer than
+    `max_window_s`, after `lead_in_s` of unmeasured traffic; a climb uses at most `max_windows` windows and
+    stops once its bracket is narrower than `resolution` (high / low). `at` replaces the climb by one fixed
+    speed. On a CPU engine a window is void when other programs took more than `max_foreign_cpu` of the cores.
     """
 
     window_requests: int
@@ -29,6 +30,8 @@ class Load:
     min_speed: float
     max_speed: float
     at: float | None
+    max_window_s: float = 90.0
+    max_foreign_cpu: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ import psutil
 from autotune.domain.launch import LaunchPlan
 from autotune.errors import EngineError, SetupError
 
+STARTING_GRACE_S = 1.0
+"""While it starts, vLLM dies of SIGTERM at once or ignores it: there is nothing to wait for."""
 GRACE_S = 10.0
 """vLLM ends within 6 s of SIGTERM; when it hangs it hangs for good (measured, see docs/adr/0006)."""
 POLL_S = 0.2
@@ -55,6 +57,7 @@ class Engine:
     _guard: subprocess.Popen[bytes]
     exit_code: int | None = None
     gone: Gone | None = None
+    answered: bool = False
     _words: bytes = field(default=b"", repr=False)
 
     @property
@@ -112,11 +115,13 @@ class Engine:
         answer = client.get("/v1/models", headers={"authorization": f"Bearer {self.key}"})
         if answer.status_code != httpx.codes.OK or self.plan.served_model not in answer.text:
             raise EngineError(f"a stranger answers on port {self.plan.port}: HTTP {answer.status_code}")
+        self.answered = True
 
-    def stop(self, grace_s: float = GRACE_S) -> Gone:
+    def stop(self) -> Gone:
         """End every process of the engine; idempotent. Raises `EngineError` if one survives SIGKILL."""
         if self.gone is not None:
             return self.gone
+        grace_s = GRACE_S if self.answered else STARTING_GRACE_S
         begun = time.monotonic()
         with contextlib.suppress(OSError):
             if self._guard.stdin:

@@ -35,7 +35,9 @@ START_S = {"cpu": 35.0, "cuda": 75.0}
 """Usual time to `/health`, for budget estimates: 22-33 s on a CPU, 48-95 s on a GPU with a warm cache."""
 
 _PREFIX = re.compile(
-    r"^(?:\x1b\[[0-9;]*m)?\((?:APIServer|EngineCore\S*|Worker\S*|ApiServer\S*) pid=\d+\)\s*", re.MULTILINE
+    r"^\((?:APIServer|EngineCore\S*|\S*Worker\S*|ApiServer\S*) pid=\d+\)\s*"
+    r"(?:[A-Z]+ [\d-]+ [\d:]+ \[\S+\] )?",
+    re.MULTILINE,
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -172,7 +174,8 @@ def diagnose(exit_code: int | None, log: str) -> Infeasible | None:
     text = _PREFIX.sub("", _ANSI.sub("", log))
     for cause, pattern in _CAUSES:
         if match := re.search(pattern, text):
-            return Infeasible(cause=cause, evidence=match.group(0).strip()[:400])
+            said = match.group(0).partition(" [type=")[0]  # pydantic repeats its input after it
+            return Infeasible(cause=cause, evidence=said.strip()[:400])
     if exit_code in _KILLED:
         return Infeasible(
             cause=Cause.OUT_OF_MEMORY,

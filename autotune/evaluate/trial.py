@@ -171,12 +171,12 @@ def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, E
             yield EngineWaiting(number=number, waited_s=waited_s, line=engine.last_line())
     start_s = time.monotonic() - begun
     if engine.ended():
-        engine.stop(grace_s=1.0)
+        engine.stop()
         if found := bench.engine.diagnose(engine.exit_code, engine.log_text()):
             return found
         raise EngineError(f"the engine ended with {engine.exit_code} while starting: {engine.last_line()}")
     if not engine.ready():
-        engine.stop(grace_s=1.0)
+        engine.stop()
         return Infeasible(
             cause=Cause.HANG,
             evidence=f"no answer in {engine.plan.start_deadline_s:.0f} s; last line: {engine.last_line()}",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune import replay as replaying
-from autotune.domain.event import Event, WindowEnded, WindowProgress, WindowStarted
+from autotune.domain.event import Event, Retried, WindowEnded, WindowProgress, WindowStarted
 from autotune.domain.launch import Endpoint
 from autotune.domain.measurement import Measurement
 from autotune.domain.outcome import Capacity, Window
@@ -16,8 +18,9 @@ from autotune.domain.run import Run
 from autotune.domain.workload import Workload
 from autotune.engine.contract import Engine as EngineContract
 from autotune.engine.metrics import counters, wait_idle
-from autotune.engine.process import Engine, Owned
+from autotune.engine.process import Engine, Owned, members
 from autotune.errors import EngineError, ReplayError
+from autotune.probe import CpuUse
 from autotune.score.counts import allowed_bad, expected_values, holds
 from autotune.score.measure import measure
 from autotune.score.verdict import judge
@@ -27,6 +30,7 @@ LATE_SHARE = 0.1
 """A client later than this share of the tightest limit at its 99th percentile voids the window."""
 DRAIN_S = 30.0
 WARM_UP = 4
+WINDOW_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +63,7 @@ def warm_up(bench: Bench, endpoint: Endpoint) -> None:
             measured=True)
         for position, one in enumerate(chosen)
     )  # fmt: skip
-    for frame in replaying.replay(
-        _job(bench, endpoint, due, salt=f"warm-{secrets.token_hex(4)}", run_to_end=True)
-    ):
+    for frame in replaying.replay(_job(bench, endpoint, due, salt="warm-up", run_to_end=True)):
         if isinstance(frame, replaying.Replayed) and not any(timing.finished for timing in frame.timings):
             raise EngineError(f"the engine answers no request: {frame.timings[0].error}")
 
@@ -78,6 +80,7 @@ def _job(
         vocabulary=bench.run.model.vocab_size,
         seed=bench.run.seed,
         salt=salt,
+        cache_salt=secrets.token_hex(8),
         due=due,
         sla=sla,
         allowed=tuple(allowed_bad(slo, expected_values(slo, outputs)) for slo in sla.slos),
@@ -98,10 +101,45 @@ def replay_window(
     folder: Path,
     window_s: float,
 ) -> Generator[Event, None, Window]:
-    """Replay one window and judge it.
+    """One valid window: a void one (late client, busy machine) is replayed again, at most twice.
 
-    Raises `ReplayError` when our own client was late, `EngineError` when the engine died.
+    Raises `ReplayError` when none was valid, `EngineError` when the engine died.
     """
+    for attempt in range(1, WINDOW_ATTEMPTS + 1):
+        try:
+            return (
+                yield from _attempt(
+                    bench,
+                    engine,
+                    endpoint,
+                    number=number,
+                    index=index,
+                    speed=speed,
+                    phase=phase,
+                    folder=folder,
+                    window_s=window_s,
+                )
+            )
+        except ReplayError as error:
+            if attempt == WINDOW_ATTEMPTS:
+                raise
+            yield Retried(number=number, reason=error.message, attempt=attempt)
+    raise AssertionError("unreachable")
+
+
+def _attempt(
+    bench: Bench,
+    engine: Engine,
+    endpoint: Endpoint,
+    *,
+    number: int,
+    index: int,
+    speed: float,
+    phase: str,
+    folder: Path,
+    window_s: float,
+) -> Generator[Event, None, Window]:
+    """Replay one window and judge it."""
     run, requests = bench.run, bench.workload.requests
     held_out = phase == "confirm"
     due = cut(
@@ -109,18 +147,18 @@ def replay_window(
         first=run.holdout if held_out else first_of_search(len(requests)),
         end=len(requests) if held_out else run.holdout,
         speed=speed,
-        count=len(requests) if held_out else run.load.window_requests,
-        load=run.load,
-        window_s=window_s,
+        count=run.load.window_requests,
+        at_least_s=window_s,
+        at_most_s=window_s if held_out else run.load.max_window_s,
+        lead_in_s=run.load.lead_in_s,
     )
     rate_rps = offered_rps(due) or run.workload_rate_rps * speed
     planned = sum(one.measured for one in due)
     yield WindowStarted(
         number=number, index=index, phase=phase, speed=speed, rate_rps=rate_rps, planned=planned
     )
-    before = counters(endpoint)
-    salt = f"{phase}-{index}-{speed:.4g}"  # the same prompts for every candidate, other ones at another speed
-    job = _job(bench, endpoint, due, salt=salt, run_to_end=False)
+    before, cpu_before, began = counters(endpoint), CpuUse.now(members(engine.owned)), time.monotonic()
+    job = _job(bench, endpoint, due, salt=f"{phase}-{speed:.4g}", run_to_end=False)
     replayed = None
     for frame in replaying.replay(job):
         if isinstance(frame, replaying.Replayed):
@@ -130,6 +168,8 @@ def replay_window(
                 number=number, index=index, sent=frame.sent, finished=frame.finished, bad=frame.bad,
                 allowed=min(job.allowed),
             )  # fmt: skip
+    cpu = CpuUse.now(members(engine.owned))
+    foreign = cpu.foreign_share(cpu_before, elapsed_s=time.monotonic() - began, cores=os.cpu_count() or 1)
     if replayed is None:
         raise ReplayError("the replay client gave no result")
     path = folder / f"window-{index:02d}.parquet"
@@ -137,16 +177,20 @@ def replay_window(
     if engine.ended():
         raise EngineError(f"the engine died under load (exit {engine.exit_code}): {engine.last_line()}")
     after = wait_idle(engine, endpoint)
-    measurement = measure(
-        replayed.timings,
-        sla=run.sla,
-        speed=speed,
-        rate_rps=rate_rps,
-        planned=planned,
-        curtailed=replayed.curtailed,
-        engine={name: after[name] - before[name] for name in before if name in after},
+    measurement = replace(
+        measure(
+            replayed.timings,
+            sla=run.sla,
+            speed=speed,
+            rate_rps=rate_rps,
+            planned=planned,
+            curtailed=replayed.curtailed,
+            engine={name: after[name] - before[name] for name in before if name in after},
+        ),
+        foreign_cpu_share=foreign,
+        loop_lag_p99_s=replayed.loop_lag_p99_s,
     )
-    _refuse_late_client(run, measurement)
+    _refuse_void(run, measurement)
     passed = not replayed.curtailed and holds(measurement.counts)
     window = Window(
         index=index,
@@ -161,13 +205,20 @@ def replay_window(
     return window
 
 
-def _refuse_late_client(run: Run, measurement: Measurement) -> None:
+def _refuse_void(run: Run, measurement: Measurement) -> None:
+    """Raise `ReplayError` for a window that says more of this machine than of the configuration."""
     lag_s = measurement.send_lag_p99_s
     limit_s = LATE_SHARE * min(slo.limit_s for slo in run.sla.slos)
     if lag_s is not None and lag_s > limit_s:
         raise ReplayError(
             f"our own client was late: p99 of {lag_s * 1e3:.0f} ms over {measurement.sent} sends, "
             f"allowed {limit_s * 1e3:.0f} ms"
+        )
+    foreign = measurement.foreign_cpu_share
+    allowed = run.load.max_foreign_cpu
+    if run.engine.device == "cpu" and foreign is not None and foreign > allowed:
+        raise ReplayError(
+            f"other programs took {foreign:.0%} of the processor during a window, allowed {allowed:.0%}"
         )
 
 

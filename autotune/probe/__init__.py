@@ -6,6 +6,16 @@ The only place that asks the machine; every answer is a noun that the core can t
 from autotune.probe.checkpoint import model_profile
 from autotune.probe.doctor import Finding, findings
 from autotune.probe.installed import engine
+from autotune.probe.load import CpuUse
 from autotune.probe.machine import free_gpu_bytes, free_port, hardware
 
-__all__ = ["Finding", "engine", "findings", "free_gpu_bytes", "free_port", "hardware", "model_profile"]
+__all__ = [
+    "CpuUse",
+    "Finding",
+    "engine",
+    "findings",
+    "free_gpu_bytes",
+    "free_port",
+    "hardware",
+    "model_profile",
+]

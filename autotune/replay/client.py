@@ -107,7 +107,7 @@ async def _run(job: Job) -> None:
                 due.index, due.prompt_tokens, vocabulary=job.vocabulary, seed=job.seed, salt=job.salt
             ),
             output_tokens=due.output_tokens,
-            cache_salt=job.salt,
+            cache_salt=job.cache_salt,
         )
         for due in job.due
     ]

@@ -19,6 +19,7 @@ _LENGTH = struct.Struct("<cI")
 class Job:
     """One window to replay.
 
+    `seed` and `salt` decide the prompts; `cache_salt` keeps this window's prefixes from every other's.
     `allowed` holds for each objective of `sla` how many bad values the window may have: with one more
     it is decided and stops, unless `run_to_end`. Requests still open `drain_s` after the last due time
     have timed out.
@@ -30,6 +31,7 @@ class Job:
     vocabulary: int
     seed: int
     salt: str
+    cache_salt: str
     due: tuple[Due, ...]
     sla: Sla
     allowed: tuple[int, ...]

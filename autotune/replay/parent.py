@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import BinaryIO, cast
 
 import msgspec
@@ -17,7 +17,7 @@ SILENCE_S = 30.0
 """The client says something every quarter of a second; this long without a word means that it hangs."""
 
 
-def replay(job: Job) -> Iterator[Frame]:
+def replay(job: Job) -> Generator[Frame, None, None]:
     """Run the window, yielding `Progress` frames and at last one `Replayed`.
 
     Raises `ReplayError` when the client dies or falls silent. Closing the iterator kills it.
@@ -35,7 +35,7 @@ def replay(job: Job) -> Iterator[Frame]:
             process.kill()
 
 
-def _frames(process: subprocess.Popen[bytes], job: Job) -> Iterator[Frame]:
+def _frames(process: subprocess.Popen[bytes], job: Job) -> Generator[Frame, None, None]:
     to_client = cast("BinaryIO", process.stdin)
     from_client = cast("BinaryIO", process.stdout)
     try:
@@ -58,5 +58,6 @@ def _frames(process: subprocess.Popen[bytes], job: Job) -> Iterator[Frame]:
 
 def _gone(process: subprocess.Popen[bytes]) -> ReplayError:
     process.kill()
-    said = (process.communicate()[1] or b"").decode(errors="replace").strip().splitlines()
+    said = process.stderr.read().decode(errors="replace").strip().splitlines() if process.stderr else []
+    process.wait()
     return ReplayError(f"the replay client ended early: {said[-1] if said else f'exit {process.returncode}'}")

@@ -172,8 +172,8 @@ def method(run: Run) -> tuple[Fact, ...]:
         ),
         Fact(
             label="Window",
-            text=f"up to {plural(run.load.window_requests, 'request')} or {show_duration(run.load.window_s)}"
-            f" after {show_duration(run.load.lead_in_s)} of unmeasured lead-in, sent when due whether or not"
-            " earlier ones were answered.",
+            text=f"at least {plural(run.load.window_requests, 'request')} and "
+            f"{show_duration(run.load.window_s)}, after {show_duration(run.load.lead_in_s)} of unmeasured "
+            "lead-in, sent when due whether or not earlier ones were answered.",
         ),
     )

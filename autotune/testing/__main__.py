@@ -129,6 +129,8 @@ async def _serve(server: Server) -> None:
     heeded = {signal.SIGINT} if "ignore_sigterm" in server.faults else {signal.SIGINT, signal.SIGTERM}
     for number in heeded:
         loop.add_signal_handler(number, server.stop.set)
+    if signal.SIGTERM not in heeded:
+        loop.add_signal_handler(signal.SIGTERM, log, "APIServer", "SIGTERM is ignored")
     log("APIServer", "Application startup complete.")
     await server.stop.wait()
     stepping.cancel()

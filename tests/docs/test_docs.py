@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from autotune.config import ConfigFile, LoadFile
 from autotune.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +28,19 @@ def text(name: str) -> str:
 def code(markdown: str) -> list[str]:
     """Fenced blocks and inline code: where a reader would copy a command from."""
     return FENCED.findall(markdown) + INLINE.findall(FENCED.sub("", markdown))
+
+
+def test_the_command_line_reference_is_what_the_command_says() -> None:
+    said = subprocess.run(
+        [sys.executable, ROOT / "tools/cli_reference.py"], capture_output=True, text=True, check=True
+    )
+    assert text("docs/reference/cli.md") == said.stdout
+
+
+def test_every_key_of_the_settings_file_is_documented() -> None:
+    keys = set(re.findall(r"^\| (.+?) \|", text("docs/reference/config.md"), re.MULTILINE))
+    named = {name for cell in keys for name in re.findall(r"`(\w+)`", cell)}
+    assert named == {*ConfigFile.__struct_fields__, *LoadFile.__struct_fields__}
 
 
 def make_targets() -> set[str]:

@@ -1,0 +1,118 @@
+"""The main job on real vLLM (CPU build) with a real model and real traffic: slow, run alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-vllm/bin/python"
+AUTOTUNE = Path(sys.executable).with_name("autotune")
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+
+CONFIG = f"""
+model: {ROOT}/models/smollm2-135m
+variants: {{int8: {ROOT}/models/smollm2-135m-w8a8}}
+workload: {ROOT}/workloads/azure-conv-cpu.csv
+engine_python: {PYTHON}
+quality: perplexity=2%
+space: space.yaml
+trials: 3
+load: {{window_requests: 40, window: 15s, lead_in: 1s, max_windows: 3, resolution: 1.3, start_speed: 15}}
+"""
+SPACE = """
+name: smoke
+engine: vllm
+device: cpu
+versions: ">=0.26,<0.34"
+fixed: {kv_cache_memory_bytes: 600M, enforce_eager: true}
+parameters:
+  threads: {levels: [auto, all], default: auto}
+presets:
+  - {name: all-cores, settings: {threads: all}, why: one thread by default}
+  - {name: int8, settings: {variant: int8}, why: the gate must refuse it}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "autotune.yaml").write_text(CONFIG)
+    (folder / "space.yaml").write_text(SPACE)
+    done = subprocess.run(
+        [AUTOTUNE, "run", "--sla", "ttft_p99=2s", "--out", "run", "--ports", "8300-8309"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return folder / "run", done
+
+
+def trials(run: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads((run / "result.json").read_text())["trials"]
+    return found
+
+
+def test_three_trials_of_real_vllm_find_a_configuration(
+    study: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    run, done = study
+    assert done.returncode == 0, done.stderr
+    assert [trial["number"] for trial in trials(run)] == [0, 1, 2]
+    assert trials(run)[0]["origin"] == "default"
+    assert (run / "report.html").stat().st_size > 100_000
+
+
+def test_the_gate_refuses_int8_weights_at_two_percent(
+    study: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    run, _ = study
+    (refused,) = [trial for trial in trials(run) if trial["kind"] == "infeasible"]
+    quality = refused["outcome"]["quality"]  # type: ignore[index]
+    assert quality["precision"] == "variant=int8"
+    assert quality["reference"] == pytest.approx(20.3, abs=0.1)  # transformers in float32: 20.29
+    assert 0.02 < quality["increase"] < 0.05  # 3.2 % on another machine
+
+
+def test_the_tuned_configuration_serves(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    run, _ = study
+    server = subprocess.Popen(
+        [run / "serve.sh", "--port", "8310", "--host", "127.0.0.1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+    )
+    try:
+        body = {"model": str(ROOT / "models/smollm2-135m"), "prompt": "The capital of France is"}
+        answer = _post("http://127.0.0.1:8310/v1/completions", body, within_s=180, server=server)
+        assert answer["usage"]["completion_tokens"] > 0
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _post(url: str, body: object, *, within_s: float, server: subprocess.Popen[bytes]) -> Any:
+    """The answer, once the server is up; waits on the server's exit between attempts."""
+    for _ in range(int(within_s)):
+        try:
+            return httpx.post(url, json=body, timeout=60, trust_env=False).raise_for_status().json()
+        except httpx.TransportError:
+            try:
+                server.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                continue
+            raise AssertionError(f"serve.sh ended with {server.returncode}") from None
+    raise AssertionError(f"no answer within {within_s:.0f} s")
