@@ -9,7 +9,7 @@ import msgspec
 from autotune.domain.outcome import Confirmation, Measured, Result, Trial
 from autotune.domain.run import Run
 from autotune.engine.contract import Engine
-from autotune.evaluate import Bench, plan_of
+from autotune.evaluate import plan_of
 from autotune.report.html import write_html
 
 TUNED = "tuned.yaml"
@@ -18,18 +18,17 @@ RESULT = "result.json"
 REPORT = "report.html"
 
 
-def deliver(bench: Bench, result: Result) -> tuple[str, ...]:
+def deliver(run: Run, engine: Engine, folder: Path, result: Result) -> tuple[str, ...]:
     """Write the files into the run folder; the paths written, relative to it.
 
     Without a winner there is no configuration: nothing that missed the SLA is presented as meeting it.
     """
-    run, folder = bench.run, bench.folder
     files = []
     if result.winner is not None:
         trial = result.trials[result.winner]
-        plan = plan_of(bench, trial.point, port=run.ports[0])
-        _write(folder / TUNED, bench.engine.config_file(plan, notes(run, bench.engine, result, trial)))
-        command = bench.engine.deploy_command(plan, run.engine, str((folder / TUNED).absolute()))
+        plan = plan_of(run, engine, trial.point, port=run.ports[0])
+        _write(folder / TUNED, engine.config_file(plan, notes(run, engine, result, trial)))
+        command = engine.deploy_command(plan, run.engine, str((folder / TUNED).absolute()))
         _write(folder / COMMAND, f'#!/bin/sh\nexec env {command} "$@"\n', mode=0o755)
         files += [TUNED, COMMAND]
     else:

@@ -74,7 +74,7 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
             confirm=partial(confirm, bench),
             precision=bench.engine.precision,
             unfit=partial(bench.engine.unfit, space=run.space, hardware=run.hardware, variants=run.variants),
-            deliver=partial(deliver, bench),
+            deliver=partial(deliver, run, vllm, folder),
             start_s=START_S[run.engine.device],
         )
         try:
@@ -111,14 +111,12 @@ def exit_code(final: Result) -> ExitCode:
     return ExitCode.INFEASIBLE
 
 
-def _bench(run: Run, workload: Workload, folder: Path, journal: Journal | None) -> Bench:
+def _bench(run: Run, workload: Workload, folder: Path, journal: Journal) -> Bench:
     def owned(engine: Owned) -> None:
-        if journal:
-            journal.write("launched", process=Launched(session=engine.session, began=engine.began))
+        journal.write("launched", process=Launched(session=engine.session, began=engine.began))
 
     def disowned(engine: Owned) -> None:
-        if journal:
-            journal.write("stopped", session=engine.session)
+        journal.write("stopped", session=engine.session)
 
     return Bench(
         run=run,
@@ -168,7 +166,7 @@ def rewrite(folder: Path) -> int:
         raise JournalError(f"{folder} holds no finished trial", hint=f"autotune resume {folder}")
     winner, reason = verdict(run, history.trials, history.confirmations)
     final = result(history, winner=winner, reason=history.ended or reason, seconds=history.spent_s)
-    files = deliver(_bench(run, _same_workload(run), folder, None), final)
+    files = deliver(run, vllm, folder, final)
     summary(run, final, folder, files, console)
     return exit_code(final)
 
@@ -177,9 +175,8 @@ def dry(flags: Flags, *, as_json: bool) -> int:
     """The launch plans of the first trials, what was excluded and why, and what it will cost."""
     settled = settle(flags, read_config(Path.cwd()))
     run = settled.run
-    bench = _bench(run, settled.workload, settled.folder, None)
     asks = search.enqueued(run.space)
-    plans = [plan_of(bench, ask.point, run.ports[0]) for ask in asks]
+    plans = [plan_of(run, vllm, ask.point, run.ports[0]) for ask in asks]
     start_s, window_s = START_S[run.engine.device], run.load.window_s
     trial_s = start_s + 3 * window_s
     if as_json:

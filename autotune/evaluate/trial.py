@@ -21,7 +21,9 @@ from autotune.domain.event import (
 from autotune.domain.hardware import Gpu
 from autotune.domain.launch import Endpoint, LaunchPlan
 from autotune.domain.outcome import Cause, Faulted, Infeasible, Measured, Outcome, Quality, Stopped, Window
+from autotune.domain.run import Run
 from autotune.domain.space import Point
+from autotune.engine.contract import Engine as EngineContract
 from autotune.engine.process import Engine, launch
 from autotune.errors import EngineError, ReplayError
 from autotune.evaluate.window import Bench, capacity, replay_window, warm_up
@@ -109,10 +111,9 @@ def _folder(bench: Bench, number: int) -> Path:
     return folder
 
 
-def plan_of(bench: Bench, point: Point, port: int) -> LaunchPlan:
+def plan_of(run: Run, engine: EngineContract, point: Point, port: int) -> LaunchPlan:
     """The launch of a point on a port."""
-    run = bench.run
-    return bench.engine.plan(
+    return engine.plan(
         point,
         space=run.space,
         spec=run.engine,
@@ -127,7 +128,7 @@ def plan_of(bench: Bench, point: Point, port: int) -> LaunchPlan:
 @contextlib.contextmanager
 def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, None, None]:
     """An engine that is known to the journal before it can do anything, and gone at the end."""
-    plan = plan_of(bench, point, free_port(bench.run.ports))
+    plan = plan_of(bench.run, bench.engine, point, free_port(bench.run.ports))
     free = free_gpu_bytes(bench.run.hardware.gpus)
     (folder / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
     engine = launch(plan, key=secrets.token_urlsafe(24), log=folder / "engine.log")

@@ -46,8 +46,8 @@ at: 1.0
 seed: 3
 ports: 9000-9010
 start_deadline: 15min
-load: {window_requests: 200, window: 30s, lead_in: 5s, max_windows: 6, resolution: 1.1,
-       start_speed: 2, min_speed: 1, max_speed: 50}
+load: {window_requests: 200, window: 30s, max_window: 2min, lead_in: 5s, max_windows: 6, resolution: 1.1,
+       start_speed: 2, min_speed: 1, max_speed: 50, max_foreign_cpu: 20%}
 """
     assert read(tmp_path, text) == ConfigFile(
         sla=["ttft_p99=500ms", "tpot_p95=40ms"],
@@ -75,12 +75,14 @@ load: {window_requests: 200, window: 30s, lead_in: 5s, max_windows: 6, resolutio
         load=LoadFile(
             window_requests=200,
             window="30s",
+            max_window="2min",
             lead_in="5s",
             max_windows=6,
             resolution=1.1,
             start_speed=2,
             min_speed=1,
             max_speed=50,
+            max_foreign_cpu="20%",
         ),
     )
 
@@ -190,6 +192,16 @@ def test_the_load_of_the_file_changes_only_what_it_names() -> None:
     assert (load.window_s, load.lead_in_s, load.max_windows) == (30.0, 5.0, 6)
     assert (load.window_requests, load.resolution, load.at) == (LOAD.window_requests, LOAD.resolution, None)
     assert settle._load(LoadFile(), 2.0).at == 2.0
+    assert settle._load(LoadFile(max_foreign_cpu="25%"), None).max_foreign_cpu == 0.25
+
+
+def test_a_window_longer_than_the_longest_raises_it_unless_both_are_given() -> None:
+    assert settle._load(LoadFile(window="30s"), None).max_window_s == LOAD.max_window_s == 90
+    assert settle._load(LoadFile(window="2min"), None).max_window_s == 120
+    with pytest.raises(InputError, match=r"max_window of 1 min 00 s is below window of 2 min 00 s"):
+        settle._load(LoadFile(window="2min", max_window="60s"), None)
+    with pytest.raises(InputError, match=r"max_window of 10\.0 s is below window of 30\.0 s"):
+        settle._load(LoadFile(max_window="10s"), None)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +216,8 @@ def test_the_load_of_the_file_changes_only_what_it_names() -> None:
         (LoadFile(max_speed=0.5), "load: speeds 0.05 (min), 1 (start), 0.5 (max)"),
         (LoadFile(start_speed=float("nan")), "load: speeds 0.05 (min), nan (start)"),
         (LoadFile(window="30"), "'30' is not a load.window"),
+        (LoadFile(max_window="30"), "'30' is not a load.max_window"),
+        (LoadFile(max_foreign_cpu="0.2"), "'0.2' is not a load.max_foreign_cpu"),
     ],
 )
 def test_numbers_that_make_no_climb_are_refused(file: LoadFile, message: str) -> None:

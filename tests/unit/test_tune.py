@@ -43,7 +43,7 @@ from autotune.domain.run import Run
 from autotune.domain.space import Parameter, Point, Preset
 from autotune.engine.vllm import precision
 from autotune.errors import EngineError, ReplayError
-from autotune.journal import Journal
+from autotune.journal import Journal, Started
 from autotune.tune import Tuner, verdict
 
 THE_RUN: Run = replace(
@@ -410,6 +410,17 @@ def test_an_interrupted_trial_is_launched_again_with_the_same_point(tmp_path: Pa
     again = events[1]
     assert isinstance(again, TrialStarted)
     assert (again.number, again.origin, again.elapsed_s) == (2, "tpe", 200.0)
+
+
+def test_what_was_begun_goes_on_even_when_the_search_would_ask_something_else(tmp_path: Path) -> None:
+    Lab(tmp_path, replace(THE_RUN, trials=1), faster_with_more).tune()
+    point = {**SPACE.default_point(), "max_num_seqs": 1024}
+    with Journal(tmp_path) as journal:
+        journal.write("begun", trial=Started(number=1, point=point, origin="by hand"))
+    lab = Lab(tmp_path, replace(THE_RUN, trials=3), faster_with_more)
+    lab.tune()
+    assert [one.origin for one in lab.result.trials] == ["default", "by hand", "preset many"]
+    assert lab.launches[0] == point
 
 
 @settings(max_examples=15)

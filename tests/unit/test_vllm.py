@@ -351,11 +351,11 @@ def test_the_cause_is_found_far_above_the_last_line(
         ("vllm serve: error: argument --max-num-seqs: invalid int value: 'many'", Cause.BAD_FLAG),
         ("  Input should be less than or equal to 1 [type=less_than_equal", Cause.BAD_FLAG),
         (
-            "Available memory on node 0 (20.69/23.34 GiB) on kv cache allocation is less than requested memory",
+            "Available memory on node 0 (20.69/23.34 GiB) on kv cache allocation is less than requested",
             Cause.OUT_OF_MEMORY,
         ),
         (
-            "Available memory on node 0 (20.93/23.34 GiB) on startup is less than desired CPU memory utilization",
+            "Available memory on node 0 (20.93/23.34 GiB) on startup is less than desired CPU memory",
             Cause.OUT_OF_MEMORY,
         ),
         ("RuntimeError: CUDA error: out of memory", Cause.OUT_OF_MEMORY),
