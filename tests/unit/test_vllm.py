@@ -17,6 +17,7 @@ from autotune.domain.launch import EngineSpec, LaunchPlan, StartFacts
 from autotune.domain.outcome import Cause
 from autotune.domain.space import Parameter, Rule, SearchSpace, Value
 from autotune.engine import vllm
+from autotune.space.known import VLLM as VLLM_OPTIONS
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 SMOLLM2 = replace(RUN.model, name="smollm2", path="models/smollm2-135m")
@@ -241,7 +242,7 @@ def test_a_deployment_file_has_dashed_keys_and_no_false() -> None:
 
 printable = st.characters(categories=["L", "N", "P", "S"], include_characters=" ")
 settings = st.dictionaries(
-    st.from_regex(r"[a-z]+(_[a-z]+){0,3}", fullmatch=True).filter(lambda name: not name.startswith("no_")),
+    st.sampled_from(sorted(VLLM_OPTIONS)),
     st.booleans() | st.integers(0, 2**40) | st.floats(0.01, 1e6) | st.text(printable, max_size=20),
     max_size=6,
 )
