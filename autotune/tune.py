@@ -68,7 +68,14 @@ class Confirm(Protocol):
     """One confirmation; see `autotune.evaluate.confirm`."""
 
     def __call__(  # noqa: D102  the class says it
-        self, point: Point, *, number: int, speed: float, attempts: int, window_s: float
+        self,
+        point: Point,
+        *,
+        number: int,
+        speed: float,
+        attempts: int,
+        window_s: float,
+        deadline: Callable[[], float],
     ) -> Generator[Event, None, tuple[Window, ...]]: ...
 
 
@@ -118,6 +125,10 @@ class Tuner:
         """Trials until the number, the budget or the space ends; returns which."""
         run = self.run
         while True:
+            if history.ended is not None and run.budget_s is not None:
+                return history.ended.rpartition("; ")[
+                    2
+                ]  # its budget is spent, whatever the journal adds up to
             if run.trials is not None and len(history.trials) >= run.trials:
                 return f"{run.trials} trials were asked for"
             if history.trials and isinstance(history.trials[-1].outcome, Stopped):
@@ -149,7 +160,7 @@ class Tuner:
         run, number = self.run, len(history.trials)
         self.journal.write("begun", trial=Started(number=number, point=dict(ask.point), origin=ask.origin))
         started_at, clock = now(), self.clock()
-        left_s = None if run.budget_s is None else run.budget_s - (clock - begun)
+        left_s = None if run.budget_s is None else self._left(begun)
         yield TrialStarted(
             number=number,
             origin=ask.origin,
@@ -240,6 +251,7 @@ class Tuner:
                         speed=speed,
                         attempts=CONFIRM_ATTEMPTS,
                         window_s=window_s,
+                        deadline=lambda: self._left(begun),
                     )
                     note = None
                 except (EngineError, ReplayError) as error:
@@ -261,8 +273,16 @@ class Tuner:
         proof_s = PROOF_REQUESTS / (outcome.capacity.low_rps or 1.0)
         if self.run.budget_s is None:
             return min(2 * load.window_s, proof_s)
-        share_s = (self.run.budget_s - (self.clock() - begun)) / remaining - self.start_s
-        return None if share_s < load.window_s / 2 else min(share_s, proof_s)
+        left_s = self._left(begun)
+        for parts in (remaining, 1):  # better the winner alone than half a window for each
+            share_s = left_s / parts - self.start_s
+            if share_s >= load.window_s / 2:
+                return min(share_s, proof_s)
+        return None
+
+    def _left(self, begun: float) -> float:
+        """Seconds of the whole budget that are left; infinite without a budget."""
+        return float("inf") if self.run.budget_s is None else self.run.budget_s - (self.clock() - begun)
 
 
 def _held(trial: Trial) -> bool:
@@ -285,11 +305,16 @@ def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) ->
     mine, default = held.get(best.number), held.get(0)
     if best.number in held and mine is None:
         if _held(trials[0]):
-            return 0, f"trial {best.number} did not hold on held-out traffic: keep the engine's defaults"
+            also = ", nor did the defaults" if 0 in held and default is None else ""
+            return (
+                0,
+                f"trial {best.number} did not hold on held-out traffic{also}: keep the engine's defaults",
+            )
         return (
             best.number,
             f"trial {best.number} is the best attainable, but did not hold on held-out traffic",
         )
     if mine and default and mine <= default:
         return 0, f"trial {best.number} was no better than the defaults on held-out traffic: keep them"
-    return best.number, f"trial {best.number} carries the most traffic"
+    doubt = "" if best.number in held else ", not confirmed on held-out traffic"
+    return best.number, f"trial {best.number} carries the most traffic{doubt}"

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 Value = bool | int | float | str
 Point = Mapping[str, Value]
 """One assignment: a value for every parameter of the space."""
+
+
+def world_size(settings: Point) -> int:
+    """GPUs that one engine takes: tensor × pipeline × data parallel.
+
+    Source: `ParallelConfig.world_size_across_dp` in vllm/config/parallel.py.
+    """
+    return prod(int(settings.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline", "data"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ import httpx
 import psutil
 
 from autotune.domain.launch import LaunchPlan
-from autotune.errors import EngineError, SetupError
+from autotune.errors import EngineError, ReplayError, SetupError
 
 STARTING_GRACE_S = 1.0
 """While it starts, vLLM dies of SIGTERM at once or ignores it: there is nothing to wait for."""
@@ -93,7 +93,7 @@ class Engine:
         """Yield the seconds waited until the engine answers with our key and our model name.
 
         Ends early when the process ended (see `ended`) or the start deadline has passed; the caller tells
-        these apart. Raises `EngineError` when a stranger answers on our port.
+        these apart. Raises `ReplayError` when a stranger answers on our port.
         """
         begun = time.monotonic()
         with httpx.Client(base_url=self.url, timeout=2.0, trust_env=False) as client:
@@ -114,7 +114,7 @@ class Engine:
     def _recognise(self, client: httpx.Client) -> None:
         answer = client.get("/v1/models", headers={"authorization": f"Bearer {self.key}"})
         if answer.status_code != httpx.codes.OK or self.plan.served_model not in answer.text:
-            raise EngineError(f"a stranger answers on port {self.plan.port}: HTTP {answer.status_code}")
+            raise ReplayError(f"a stranger answers on port {self.plan.port}: HTTP {answer.status_code}")
         self.answered = True
 
     def stop(self) -> Gone:

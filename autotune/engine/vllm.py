@@ -7,7 +7,6 @@ vllm/v1/worker/utils.py); the texts below were also seen in logs of 0.26 on a GP
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 from autotune.domain.hardware import Hardware, ModelProfile
 from autotune.domain.launch import EngineSpec, LaunchPlan, StartFacts
 from autotune.domain.outcome import Cause, Infeasible
-from autotune.domain.space import Point, SearchSpace, Value
+from autotune.domain.space import Point, SearchSpace, Value, world_size
 
 SERVED_MODEL = "autotune"
 QUIET = {
@@ -118,15 +117,6 @@ def plan(
         served_model=SERVED_MODEL,
         start_deadline_s=start_deadline_s,
     )
-
-
-def world_size(settings: Point) -> int:
-    """GPUs that one engine takes: tensor × pipeline × data parallel.
-
-    Source: `ParallelConfig.world_size_across_dp` in vllm/config/parallel.py.
-    """
-    sizes = (int(settings.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline", "data"))
-    return math.prod(sizes)
 
 
 def unfit(

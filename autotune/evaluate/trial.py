@@ -74,7 +74,14 @@ def evaluate(
 
 
 def confirm(
-    bench: Bench, point: Point, *, number: int, speed: float, attempts: int, window_s: float
+    bench: Bench,
+    point: Point,
+    *,
+    number: int,
+    speed: float,
+    attempts: int,
+    window_s: float,
+    deadline: Callable[[], float],
 ) -> Generator[Event, None, tuple[Window, ...]]:
     """Launch the point afresh and replay the held-out slice at `speed`, 5 % slower after each failure."""
     folder = bench.folder / "confirm" / f"{number:04d}"
@@ -91,7 +98,7 @@ def confirm(
                 folder=folder, window_s=window_s,
             )  # fmt: skip
             windows.append(window)
-            if window.passed:
+            if window.passed or deadline() <= 0:
                 break
             speed *= 0.95
     if engine.gone:
@@ -218,10 +225,9 @@ def _load(
     steps = climb(bench.run.load, incumbent)
     speed = next(steps)
     while True:
-        left_s = deadline()
-        if left_s <= 0:
-            if not windows:
-                return Stopped(reason="the budget ended before the first window", windows=())
+        if deadline() <= 0:
+            if not any(window.passed for window in windows):
+                return Stopped(reason="the budget ended before a window held", windows=tuple(windows))
             break
         window = yield from replay_window(
             bench, engine, endpoint, number=number, index=len(windows), speed=speed,

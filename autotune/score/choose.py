@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autotune.domain.outcome import Measured, Trial, Window
-from autotune.domain.space import SearchSpace
+from autotune.domain.space import SearchSpace, world_size
 
 TIE = 0.02
 """Capacities this close are one: the noise of repeated windows (docs/adr/0001)."""
@@ -14,7 +14,7 @@ TIE = 0.02
 def choose(trials: Sequence[Trial], space: SearchSpace, *, fixed_rate: bool) -> Trial | None:
     """The trial with the highest capacity; in fixed-rate mode the one deepest inside its limits.
 
-    Ties within 2 % go to fewer changed settings, then to the lower percentile, then to the earlier trial.
+    Ties within 2 % go to fewer GPUs, fewer changed settings, the lower percentile, the earlier trial.
     None when no trial held the SLA.
     """
     held = [trial for trial in trials if score(trial, fixed_rate=fixed_rate) is not None]
@@ -24,7 +24,12 @@ def choose(trials: Sequence[Trial], space: SearchSpace, *, fixed_rate: bool) -> 
     tied = [trial for trial in held if _score(trial, fixed_rate) >= best * (1 - TIE)]
     return min(
         tied,
-        key=lambda trial: (len(space.changed(trial.point)), -_depth(trial), trial.number),
+        key=lambda trial: (
+            world_size(trial.point),
+            len(space.changed(trial.point)),
+            -_depth(trial),
+            trial.number,
+        ),
     )
 
 

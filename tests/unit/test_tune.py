@@ -107,7 +107,14 @@ class Lab:
         return outcome
 
     def confirm(
-        self, point: Point, *, number: int, speed: float, attempts: int, window_s: float
+        self,
+        point: Point,
+        *,
+        number: int,
+        speed: float,
+        attempts: int,
+        window_s: float,
+        deadline: Callable[[], float],
     ) -> Generator[Event, None, tuple[Window, ...]]:
         self.confirms.append((number, speed, attempts, window_s))
         self.clock.now += self.confirm_s
@@ -544,12 +551,20 @@ def test_finals_share_what_the_budget_left(tmp_path: Path) -> None:
 
 
 def test_finals_without_time_are_noted_and_not_claimed(tmp_path: Path) -> None:
-    # 378 − 2 · 130 = 118 s: 59 s each, less a start 29 s, and half a window is 30 s
-    lab = Lab(tmp_path, replace(THE_RUN, trials=2, budget_s=378.0), faster_with_more, trial_s=130.0)
+    # 319 − 2 · 130 = 59 s, less a start 29 s, and half a window is 30 s
+    lab = Lab(tmp_path, replace(THE_RUN, trials=2, budget_s=319.0), faster_with_more, trial_s=130.0)
     lab.tune()
     assert lab.result.confirmations[0] == Confirmation(
         trial=1, default=False, speed=None, windows=(), note="the budget left no time for it"
     )
+
+
+def test_the_winner_alone_is_confirmed_when_there_is_no_time_for_both(tmp_path: Path) -> None:
+    # 378 − 2 · 130 = 118 s: 59 s each would leave 29 s a window, the winner alone has 118 − 30 = 88 s
+    lab = Lab(tmp_path, replace(THE_RUN, trials=2, budget_s=378.0), faster_with_more, trial_s=130.0)
+    lab.confirm_s = 118.0
+    lab.tune()
+    assert [(number, window_s) for number, *_, window_s in lab.confirms] == [(1, 88.0)]
 
 
 @pytest.mark.parametrize("error", [EngineError("trial 1 does not start again"), ReplayError("cut off")])
@@ -599,7 +614,19 @@ def unconfirmed(number: int) -> Confirmation:
         ([DEFAULT, TUNED], [held(1, 3.8), held(0, 1.9)], 1, "trial 1 carries the most traffic"),
         ([DEFAULT, TUNED], [held(1, 3.8), lost(0)], 1, "trial 1 carries the most traffic"),
         ([DEFAULT, TUNED], [held(1, 3.8), unconfirmed(0)], 1, "trial 1 carries the most traffic"),
-        ([DEFAULT, TUNED], [], 1, "trial 1 carries the most traffic"),
+        ([DEFAULT, TUNED], [], 1, "trial 1 carries the most traffic, not confirmed on held-out traffic"),
+        (
+            [DEFAULT, TUNED],
+            [unconfirmed(1)],
+            1,
+            "trial 1 carries the most traffic, not confirmed on held-out traffic",
+        ),
+        (
+            [DEFAULT, TUNED],
+            [lost(1), lost(0)],
+            0,
+            "trial 1 did not hold on held-out traffic, nor did the defaults: keep the engine's defaults",
+        ),
         ([NOWHERE, TUNED], [held(1, 3.8)], 1, "trial 1 carries the most traffic"),
         (
             [DEFAULT, TUNED],
