@@ -551,8 +551,8 @@ def test_finals_share_what_the_budget_left(tmp_path: Path) -> None:
 
 
 def test_finals_without_time_are_noted_and_not_claimed(tmp_path: Path) -> None:
-    # 319 − 2 · 130 = 59 s, less a start 29 s, and half a window is 30 s
-    lab = Lab(tmp_path, replace(THE_RUN, trials=2, budget_s=319.0), faster_with_more, trial_s=130.0)
+    # 495 − 2 · 220 = 55 s, less a start 25 s, and half a window is 30 s
+    lab = Lab(tmp_path, replace(THE_RUN, trials=2, budget_s=495.0), faster_with_more, trial_s=220.0)
     lab.tune()
     assert lab.result.confirmations[0] == Confirmation(
         trial=1, default=False, speed=None, windows=(), note="the budget left no time for it"
