@@ -28,8 +28,10 @@ def deliver(run: Run, engine: Engine, folder: Path, result: Result) -> tuple[str
         trial = result.trials[result.winner]
         plan = plan_of(run, engine, trial.point, port=run.ports[0])
         _write(folder / TUNED, engine.config_file(plan, notes(run, engine, result, trial)))
-        command = engine.deploy_command(plan, run.engine, str((folder / TUNED).absolute()))
-        _write(folder / COMMAND, f'#!/bin/sh\nexec env {command} "$@"\n', mode=0o755)
+        command = engine.deploy_command(plan, run.engine)
+        # Beside its configuration, wherever the folder is moved to.
+        serve = f'exec env {command} --config "$(dirname "$0")/{TUNED}" "$@"'
+        _write(folder / COMMAND, f"#!/bin/sh\n{serve}\n", mode=0o755)
         files += [TUNED, COMMAND]
     else:
         for stale in (TUNED, COMMAND):

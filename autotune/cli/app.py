@@ -68,8 +68,8 @@ def run(  # noqa: PLR0917  typer's way of declaring options
     ] = False,
 ) -> None:
     """Tune: launch, replay, judge, and write tuned.yaml."""
-    from autotune.cli.settle import Flags
-    from autotune.cli.work import dry, start
+    from autotune.cli.settle import Flags, settle
+    from autotune.config import read_config
 
     flags = Flags(
         sla=tuple(sla or ()),
@@ -87,7 +87,10 @@ def run(  # noqa: PLR0917  typer's way of declaring options
         seed=seed,
         ports=ports,
     )
-    raise typer.Exit(dry(flags, as_json=as_json) if dry_run else start(flags, as_json=as_json))
+    settled = settle(flags, read_config(Path.cwd()))
+    from autotune.cli.work import dry, start  # half a second that nobody waits for to read of a slip
+
+    raise typer.Exit(dry(settled, as_json=as_json) if dry_run else start(settled, as_json=as_json))
 
 
 @app.command()

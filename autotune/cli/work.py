@@ -15,9 +15,8 @@ from rich.markup import escape
 
 from autotune import search
 from autotune.cli.console import Talk, settings_text
-from autotune.cli.settle import Flags, settle
+from autotune.cli.settle import Settled
 from autotune.cli.summary import summary
-from autotune.config import read_config
 from autotune.deliver import deliver
 from autotune.domain.event import Event, RunEnded, TrialEnded
 from autotune.domain.outcome import Faulted, Measured, Result
@@ -35,9 +34,8 @@ from autotune.tune import Tuner, verdict
 from autotune.units import show_duration
 
 
-def start(flags: Flags, *, as_json: bool) -> int:
+def start(settled: Settled, *, as_json: bool) -> int:
     """A new run."""
-    settled = settle(flags, read_config(Path.cwd()))
     create(settled.folder, settled.run)
     return _work(settled.run, settled.workload, settled.folder, as_json=as_json)
 
@@ -171,9 +169,8 @@ def rewrite(folder: Path) -> int:
     return exit_code(final)
 
 
-def dry(flags: Flags, *, as_json: bool) -> int:
+def dry(settled: Settled, *, as_json: bool) -> int:
     """The launch plans of the first trials, what was excluded and why, and what it will cost."""
-    settled = settle(flags, read_config(Path.cwd()))
     run = settled.run
     asks = search.enqueued(run.space)
     plans = [plan_of(run, vllm, ask.point, run.ports[0]) for ask in asks]

@@ -54,6 +54,6 @@ class Engine(Protocol):
         """The configuration file that deploys the plan, `notes` as its leading comments."""
         ...
 
-    def deploy_command(self, plan: LaunchPlan, spec: EngineSpec, config: str) -> str:
-        """The one-line shell command that serves it."""
+    def deploy_command(self, plan: LaunchPlan, spec: EngineSpec) -> str:
+        """The shell command that serves it, environment first; `--config FILE` goes behind it."""
         ...

@@ -214,7 +214,7 @@ def config_file(plan: LaunchPlan, notes: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def deploy_command(plan: LaunchPlan, spec: EngineSpec, config: str) -> str:
-    """Environment and command on one line, safe to paste."""
+def deploy_command(plan: LaunchPlan, spec: EngineSpec) -> str:
+    """Environment and command on one line, safe to paste; `--config FILE` goes behind it."""
     env = [f"{name}={shlex.quote(value)}" for name, value in plan.deploy_env.items()]
-    return " ".join([*env, *map(shlex.quote, spec.command), "serve", "--config", shlex.quote(config)])
+    return " ".join([*env, *map(shlex.quote, spec.command), "serve"])

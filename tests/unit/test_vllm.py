@@ -259,14 +259,12 @@ def test_a_deployment_file_is_yaml_that_says_what_the_argv_said(given_settings: 
 def test_the_deploy_command_survives_a_shell() -> None:
     plan = planned(threads="all")
     spec = replace(VLLM, command=("/opt/my engines/bin/vllm",))
-    words = shlex.split(vllm.deploy_command(plan, spec, "runs/it's mine/tuned.yaml"))
+    words = shlex.split(vllm.deploy_command(plan, spec))
     assert words == [
         "VLLM_USE_AOT_COMPILE=0",
         "VLLM_CPU_OMP_THREADS_BIND=0-1",
         "/opt/my engines/bin/vllm",
         "serve",
-        "--config",
-        "runs/it's mine/tuned.yaml",
     ]
 
 
