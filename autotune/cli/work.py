@@ -84,7 +84,9 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
                     with talk.open():
                         ended = talk.listen(events)
         except KeyboardInterrupt:
-            console.print("\ninterrupted: the engine is gone, what was measured is kept; go on with")
+            # A second Ctrl-C does not wait for the engine to go.
+            engine = "its guard ends the engine" if journal.history().launched else "the engine is gone"
+            console.print(f"\ninterrupted: {engine}, what was measured is kept; go on with")
             console.print(f"  autotune resume {shlex.quote(str(folder))}", soft_wrap=True, markup=False)
             return ExitCode.INTERRUPTED
         history = journal.history()
