@@ -1,4 +1,4 @@
-"""Engines and formats, ours and strangers', found by the same entry points."""
+"""Formats, ours and strangers', found by the same entry points."""
 
 from __future__ import annotations
 

@@ -52,10 +52,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """An engine process that was started: session and its begin, to find it again."""
+    """An engine process that was started, as `engine.process.Owned` knows it."""
 
     session: int
     began: float
+    boot: str
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ RUNS = "runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A point to launch and where it came from: 'default', 'preset NAME' or 'tpe'."""
+    """A point to launch and its origin: 'default', 'preset NAME', 'variant NAME', 'tpe' or 'neighbour'."""
 
     point: Point
     origin: str

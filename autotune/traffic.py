@@ -32,6 +32,11 @@ def holdout(requests: int) -> int:
     return int(requests * (1 - HELD_OUT_SHARE) + 1e-9)
 
 
+def mean_rate_rps(requests: Sequence[Request]) -> float:
+    """Mean recorded rate of a slice: gaps over duration."""
+    return (len(requests) - 1) / max(requests[-1].offset_s - requests[0].offset_s, 1e-9)
+
+
 def first_of_search(requests: int) -> int:
     """Index of the first measured request of the search slice."""
     return int(requests * LEAD_IN_SHARE)

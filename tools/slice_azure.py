@@ -1,6 +1,7 @@
 """Rows of an Azure LLM inference trace within limits of length and time, their text untouched.
 
-    python tools/slice_azure.py SOURCE OUT [--max-context N] [--max-output N] [--max-total N] [--minutes M]
+    python tools/slice_azure.py SOURCE OUT [--max-context N] [--max-output N] [--max-total N]
+        [--from-minute M] [--minutes M]
 
 Streams: one row is held at a time. The header and every chosen row keep their text; line ends become LF
 (the source has CRLF and none after its last row). Prints what was chosen: rows, rate and mean lengths.
@@ -29,11 +30,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is chosen: lengths at most, and arrival less than `minutes` after the first row; None: any."""
+    """What is chosen: lengths at most, and arrival in `minutes` from `from_minute` on; None: any.
+
+    Minutes count from the first row of the trace.
+    """
 
     context: int | None
     output: int | None
     total: int | None
+    from_minute: float
     minutes: float | None
 
     def allow(self, row: Row) -> bool:
@@ -64,13 +69,13 @@ def rows(source: Path) -> Iterator[Row]:
 
 def chosen(source: Path, limits: Limits) -> Iterator[Row]:
     """The rows within the limits; reading stops at the first row past the time."""
-    end: datetime | None = None
+    origin: datetime | None = None
     for row in rows(source):
-        if end is None and limits.minutes is not None:
-            end = row.arrival + timedelta(minutes=limits.minutes)
-        if end is not None and row.arrival >= end:
+        origin = origin or row.arrival
+        after = row.arrival - origin - timedelta(minutes=limits.from_minute)
+        if limits.minutes is not None and after >= timedelta(minutes=limits.minutes):
             return
-        if limits.allow(row):
+        if after >= timedelta() and limits.allow(row):
             yield row
 
 
@@ -106,12 +111,14 @@ def main() -> None:
     parser.add_argument("--max-context", type=int, help="longest prompt in tokens")
     parser.add_argument("--max-output", type=int, help="longest output in tokens")
     parser.add_argument("--max-total", type=int, help="most tokens in prompt and output together")
-    parser.add_argument("--minutes", type=float, help="how much of the trace, from its first row")
+    parser.add_argument("--from-minute", type=float, default=0.0, help="where to begin, from its first row")
+    parser.add_argument("--minutes", type=float, help="how much of the trace")
     arguments = parser.parse_args()
     limits = Limits(
         context=arguments.max_context,
         output=arguments.max_output,
         total=arguments.max_total,
+        from_minute=arguments.from_minute,
         minutes=arguments.minutes,
     )
     try:

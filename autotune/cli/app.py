@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -148,7 +149,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     """Run the command; every error is one clear line, a hint and a documented exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _interrupt)
     try:
         # Not standalone, typer hands back the code of an Exit instead of raising it.
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
@@ -158,8 +160,9 @@ def main() -> int:
         return ExitCode.INTERRUPTED
     except AutotuneError as error:
         return _complain(error)
-    except BrokenPipeError:  # `autotune … | head`
-        return ExitCode.FOUND
+    except BrokenPipeError:  # `autotune … | head`: nobody reads on, so it ends here
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.INTERRUPTED
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         print(f"error: {error.strerror or error}{where}", file=sys.stderr)

@@ -30,21 +30,23 @@ from autotune.domain.event import (
 from autotune.domain.measurement import Count
 from autotune.domain.outcome import Capacity, Faulted, Infeasible, Measured, Stopped, Window
 from autotune.domain.run import Run
+from autotune.report.words import plural
 from autotune.units import show_duration, show_limit
 
 
 def settings_text(changed: object) -> str:
     """'max_num_seqs=32 threads=all', or 'the engine's defaults'."""
     items = changed.items() if isinstance(changed, dict) else ()
-    return " ".join(f"{name}={_plain(value)}" for name, value in items) or "the engine's defaults"
+    return " ".join(f"{name}={plain(value)}" for name, value in items) or "the engine's defaults"
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """A value as it is written in YAML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def capacity_text(capacity: Capacity) -> str:
-    """'3.21 req/s [3.21, 3.60)' with the speed, or that nothing held."""
+    """'3.21 req/s (32.1× recorded, fails at 3.60)', or that nothing held."""
     if capacity.low_rps is None:
         return (
             f"holds at no rate tried (fails at {capacity.high_rps:.2f} req/s)"
@@ -61,7 +63,7 @@ def window_text(window: Window) -> str:
     mark = "holds" if window.passed else "fails"
     counts = ", ".join(f"{one.slo.key} {_value(one)}, {one.bad}/{one.n} bad" for one in measurement.counts)
     stopped = f", stopped after {measurement.sent} of {measurement.planned}" if measurement.curtailed else ""
-    return f"{mark} at {window.speed:.3g}× ({measurement.rate_rps:.2f} req/s): {counts}{stopped}"
+    return f"{mark} at {window.speed:.3g}× (offered {measurement.rate_rps:.2f} req/s): {counts}{stopped}"
 
 
 def _value(count: Count) -> str:
@@ -111,11 +113,11 @@ class Talk:
         """Say what an event means."""
         match event:
             case RunStarted(resumed=resumed, folder=folder):
-                extent = f"{event.trials} trials" if event.trials else ""
+                extent = plural(event.trials, "trial") if event.trials else ""
                 budget = f"a budget of {show_duration(event.budget_s)}" if event.budget_s else ""
                 self.line(f"run {event.id}: {' and '.join(filter(None, (extent, budget)))}, in {folder}")
                 if resumed:
-                    self.line(f"resumed: {resumed} trials are in the journal already")
+                    self.line(f"resumed: {plural(resumed, 'trial')} in the journal already")
             case TrialStarted():
                 self.begun, self.spent_s = time.monotonic() - event.elapsed_s, event.elapsed_s
                 self.trial = f"trial {event.number}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from autotune.domain.launch import EngineSpec
 from autotune.domain.run import Load, Run
 from autotune.domain.slo import Sla
 from autotune.domain.space import SearchSpace
-from autotune.domain.workload import Workload
+from autotune.domain.workload import Request, Workload
 from autotune.engine.vllm import START_S
 from autotune.errors import InputError, SetupError
 from autotune.formats.space_yaml import load_space
@@ -23,8 +24,9 @@ from autotune.journal import check_folder, now
 from autotune.probe import engine as probe_engine
 from autotune.probe import free_port, hardware, model_profile
 from autotune.shipped import shipped
+from autotune.space.known import refuse_fixed
 from autotune.space.narrow import narrow
-from autotune.traffic import first_of_search, holdout
+from autotune.traffic import first_of_search, holdout, mean_rate_rps
 from autotune.units import parse_duration, parse_share, show_duration
 
 DEFAULT_TRIALS = 30
@@ -100,11 +102,6 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
                 hint="--engine-python of a GPU build, or --gpus none to tune for the CPU",
             )
         raise SetupError(f"--gpus was given, but vLLM {spec.version} is a CPU build", hint="--gpus none")
-    if spec.device == "cuda" and not machine.gpus:
-        raise SetupError(
-            f"vLLM {spec.version} needs an NVIDIA GPU and none is in use here",
-            hint="drop --gpus none, check `nvidia-smi`, or --engine-python of a CPU build",
-        )
     free_port(ports)
     space, exclusions = narrow(
         _space(flags, file, spec),
@@ -116,7 +113,9 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
     )
     _check_weights(model, space, quality_limit)
     _check_budget(budget_s, load, spec)
-    _check_length(workload)
+    search = workload.requests[first_of_search(len(workload.requests)) : holdout(len(workload.requests))]
+    held = workload.requests[holdout(len(workload.requests)) :]
+    load = _within(load, workload, search)
     seed = flags.seed if flags.seed is not None else file.seed or 0
     run = Run(
         id=f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
@@ -132,6 +131,8 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
         workload_requests=len(workload.requests),
         workload_rate_rps=workload.rate_rps,
         holdout=holdout(len(workload.requests)),
+        search_rate_rps=mean_rate_rps(search[: load.window_requests]),
+        held_rate_rps=mean_rate_rps(held[: load.window_requests]),
         space=space,
         exclusions=exclusions,
         load=load,
@@ -253,6 +254,9 @@ def _space(flags: Flags, file: ConfigFile, spec: EngineSpec) -> SearchSpace:
     name = "vllm-cpu.yaml" if spec.device == "cpu" else "vllm.yaml"
     space = load_space(Path(given) if given else shipped(f"search_spaces/{name}"))
     fixed = {key.replace("-", "_"): value for key, value in file.engine_args.items()}
+    for key in fixed:
+        if refusal := refuse_fixed(key):
+            raise InputError(f"autotune.yaml: engine_args: {refusal[0]}", hint=refusal[1])
     clash = next((parameter.name for parameter in space.parameters if parameter.name in fixed), None)
     if clash:
         raise InputError(
@@ -284,10 +288,24 @@ def _check_budget(budget_s: float | None, load: Load, spec: EngineSpec) -> None:
         )
 
 
-def _check_length(workload: Workload) -> None:
-    count = len(workload.requests)
-    if holdout(count) - first_of_search(count) < 10:
+def _within(load: Load, workload: Workload, search: Sequence[Request]) -> Load:
+    """The load with no speed at which the search slice would be over before a window is.
+
+    A window cut short by the end of the recording has no time to build a queue, and would hold at any speed.
+    """
+    if len(search) < 10:
         raise InputError(
-            f"{workload.source} holds {count} requests: too few for a search slice and a held-out slice",
+            f"{workload.source} holds {len(workload.requests)} requests: too few for a search slice and a "
+            "held-out slice",
             hint="record at least 30; 900 and more can prove a p99",
         )
+    duration_s = search[-1].offset_s - search[0].offset_s
+    fastest = duration_s / load.window_s
+    if fastest < max(load.min_speed, load.at or 0.0):
+        raise InputError(
+            f"{workload.source}: the search's part of it, {len(search)} requests in "
+            f"{show_duration(duration_s)}, is too short for windows of {show_duration(load.window_s)} at "
+            f"{max(load.min_speed, load.at or 0.0):g} × its speed",
+            hint="record longer, or shorten load.window in autotune.yaml",
+        )
+    return replace(load, max_speed=min(load.max_speed, fastest), start_speed=min(load.start_speed, fastest))

@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.text import Text
 
 from autotune.cli.console import capacity_text, settings_text
-from autotune.domain.outcome import Confirmation, Measured, Result
+from autotune.domain.outcome import Confirmation, Measured, Result, Trial
 from autotune.domain.run import Run
-from autotune.report.words import Ratio
+from autotune.report.gain import HELD_OUT, SEARCH_ONLY, gain, pair
+from autotune.report.windows import by_number, fixed_window, rate_rps, tightest
+from autotune.report.words import attempts, closeness, counted, plural
 from autotune.units import show_duration
 
 
@@ -22,45 +24,71 @@ def summary(run: Run, result: Result, folder: Path, files: tuple[str, ...], cons
 
     say()
     say(f"{result.reason}.", "bold")
-    default = result.trials[0]
-    if isinstance(default.outcome, Measured):
-        say(f"defaults  {capacity_text(default.outcome.capacity)}")
-    if result.winner is not None:
-        winner = result.trials[result.winner]
-        if isinstance(winner.outcome, Measured) and winner.number != 0:
-            say(f"tuned     {capacity_text(winner.outcome.capacity)}", "green")
-            if isinstance(default.outcome, Measured) and (
-                gain := Ratio.of(winner.outcome.capacity, default.outcome.capacity)
-            ):
-                say(f"gain      {gain} the traffic of the defaults", "green")
-            say(f"changed   {settings_text(run.space.changed(winner.point))}")
+    default, best = by_number(result.trials, 0), by_number(result.trials, result.winner)
+    if default is not None and isinstance(default.outcome, Measured):
+        say(f"defaults  {_search(run, default, default.outcome)}")
+    if best is not None and best.number != 0 and isinstance(best.outcome, Measured):
+        say(f"tuned     {_search(run, best, best.outcome)}", "green")
+        if run.load.at is not None:
+            say(f"latency   {_latency(result, best)}", "green")
+        elif (found := gain(run, result)) is not None:
+            say(f"gain      {found}", "green")
+        say(f"changed   {settings_text(run.space.changed(best.point))}")
     for confirmation in result.confirmations:
-        say(f"held out  {_confirmation(confirmation)}")
+        say(f"held out  {_confirmation(run, confirmation)}")
     say(_limits(run, result), "dim")
-    say(f"{len(result.trials)} trials in {show_duration(result.seconds)}")
+    say(f"{plural(len(result.trials), 'trial')} in {show_duration(result.seconds)}")
     for name in files:
         console.print(Text(f"  {folder / name}"), soft_wrap=True)  # a path in two pieces is none
 
 
-def _confirmation(confirmation: Confirmation) -> str:
-    who = "defaults" if confirmation.default else f"trial {confirmation.trial}"
+def _search(run: Run, trial: Trial, outcome: Measured) -> str:
+    """What the search found of a trial; at a fixed rate there is no bracket, but a distance to the limit."""
+    window = fixed_window(trial)
+    if run.load.at is None or window is None:
+        return f"{capacity_text(outcome.capacity)} in the search"
+    held = "holds" if window.passed else "fails"
+    rate = f"{window.speed:.3g}× recorded ({rate_rps(run, window):.2f} req/s)"
+    return f"{held} at {rate}: {closeness(tightest(window))}"
+
+
+def _latency(result: Result, best: Trial) -> str:
+    """Why a trial wins at a fixed rate, where all that hold carry the same."""
+    shown = pair(result)
+    tuned, default = (
+        "no window" if window is None else closeness(tightest(window))
+        for window in (shown.tuned, shown.default)
+    )
+    where = HELD_OUT if shown.held_out else f"({SEARCH_ONLY})"
+    return (
+        f"trial {best.number} passes with the lowest percentile of its tightest objective: {tuned};"
+        f" defaults: {default} {where}"
+    )
+
+
+def _confirmation(run: Run, confirmation: Confirmation) -> str:
+    who, holds, fails = f"trial {confirmation.trial}", "holds", "fails"
+    if confirmation.default:
+        who, holds, fails = "defaults", "hold", "fail"
     if not confirmation.windows:
         return f"{who}: not confirmed, {confirmation.note}"
     last = confirmation.windows[-1]
     parts = []
     for judgement in last.verdict.judgements:
-        count = judgement.count
         more = f", {judgement.needed:,} more requests would decide" if judgement.needed else ""
-        parts.append(f"{count.slo.key} {count.bad} bad of {count.n}: {judgement.state.value}{more}")
-    held = "holds" if last.passed else "fails"
-    return f"{who} {held} at {last.measurement.rate_rps:.2f} req/s; {'; '.join(parts)}"
+        parts.append(f"{judgement.count.slo.key} {counted(judgement.count)}: {judgement.state.value}{more}")
+    if confirmation.note:
+        parts.append(confirmation.note)
+    held = holds if last.passed else fails
+    rate = f"{last.speed:.3g}× recorded ({rate_rps(run, last):.2f} req/s)"
+    return f"{who} {held} at {rate}, {attempts(len(confirmation.windows))}; {'; '.join(parts)}"
 
 
 def _limits(run: Run, result: Result) -> str:
     """What a run of this length can prove, said every time."""
     largest = max(
         (
-            count.n
+            count.requests
             for trial in result.trials
             if isinstance(trial.outcome, Measured)
             for window in trial.outcome.windows
@@ -69,6 +97,7 @@ def _limits(run: Run, result: Result) -> str:
         default=0,
     )
     return (
-        f"Capacities are brackets of single windows of at most {largest} values, by the point rule; PASS and "
-        f"FAIL are one-sided {run.confidence:.0%} bounds with a design effect of {run.design_effect:g}."
+        f"Capacities are brackets of single windows of at most {plural(largest, 'request')}, by the point"
+        f" rule; PASS and FAIL are one-sided {run.confidence:.0%} bounds with a design effect of"
+        f" {run.design_effect:g}."
     )

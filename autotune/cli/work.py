@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from autotune import search
-from autotune.cli.console import Talk, settings_text
+from autotune.cli.console import Talk, plain, settings_text
 from autotune.cli.settle import Settled
 from autotune.cli.summary import summary
 from autotune.deliver import deliver
 from autotune.domain.event import Event, RunEnded, TrialEnded
-from autotune.domain.outcome import Faulted, Measured, Result
+from autotune.domain.outcome import Cause, Infeasible, Measured, Result
 from autotune.domain.run import Run
 from autotune.domain.workload import Workload
 from autotune.engine import vllm
@@ -101,19 +101,28 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
 
 
 def exit_code(final: Result) -> ExitCode:
-    """0 for a winner, 4 when nothing held the SLA, 5 when there was too little to say so."""
+    """0 for a winner, 4 when every trial was judged and none held the SLA, 5 when that cannot be said."""
     if final.winner is not None:
         return ExitCode.FOUND
+    first = final.trials[0].outcome if final.trials else None
+    if isinstance(first, Infeasible) and first.cause is Cause.BAD_FLAG:
+        return ExitCode.INPUT
     outcomes = [trial.outcome for trial in final.trials]
-    faulted = sum(isinstance(outcome, Faulted) for outcome in outcomes)
-    if faulted and not any(isinstance(outcome, Measured) for outcome in outcomes):
+    judged = [
+        isinstance(outcome, Measured)
+        or (isinstance(outcome, Infeasible) and outcome.cause not in {Cause.CRASH, Cause.HANG})
+        for outcome in outcomes
+    ]
+    if not all(judged) or not judged:
         return ExitCode.FAULTS
     return ExitCode.INFEASIBLE
 
 
 def _bench(run: Run, workload: Workload, folder: Path, journal: Journal) -> Bench:
     def owned(engine: Owned) -> None:
-        journal.write("launched", process=Launched(session=engine.session, began=engine.began))
+        journal.write(
+            "launched", process=Launched(session=engine.session, began=engine.began, boot=engine.boot)
+        )
 
     def disowned(engine: Owned) -> None:
         journal.write("stopped", session=engine.session)
@@ -132,7 +141,7 @@ def _bench(run: Run, workload: Workload, folder: Path, journal: Journal) -> Benc
 def _end_leftovers(journal: Journal) -> None:
     """End what a killed tuner left behind; raises `SetupError` when something survives."""
     for process in journal.history().launched:
-        if left := sweep(Owned(session=process.session, began=process.began)):
+        if left := sweep(Owned(session=process.session, began=process.began, boot=process.boot)):
             raise SetupError(
                 f"processes {left} of the interrupted run survive SIGKILL", hint="reboot, or ask root"
             )
@@ -192,10 +201,8 @@ def dry(settled: Settled, *, as_json: bool) -> int:
     console.print(f"SLA       {run.sla}")
     console.print(f"space     {run.space.name}: {len(run.space.parameters)} parameters")
     for parameter in run.space.parameters:
-        levels = " ".join(str(level).lower() for level in parameter.levels)
-        console.print(
-            f"  {parameter.name}: {levels} (default {str(parameter.default).lower()})", soft_wrap=True
-        )
+        levels = " ".join(map(plain, parameter.levels))
+        console.print(f"  {parameter.name}: {levels} (default {plain(parameter.default)})", soft_wrap=True)
     for exclusion in run.exclusions:
         console.print(f"  left out  {escape(str(exclusion))}", soft_wrap=True)
     for ask, plan in zip(asks, plans, strict=True):

@@ -62,7 +62,8 @@ class Capacity:
     """The bracket a climb ended with, as speeds of the recorded trace and as request rates.
 
     `low_*`: highest speed that passed, None when even the lowest failed. `high_*`: lowest speed that
-    failed, None when none did.
+    failed, None when none did. A rate is the speed times the recorded mean rate of the slice it was found
+    on; what one short window was offered differs with how busy the part is that fits into it.
     """
 
     low_speed: float | None
@@ -129,15 +130,18 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """A fresh launch of a trial's point on the held-out slice at a fixed speed.
+    """A fresh launch of a trial's point on the held-out slice.
 
-    `windows` are its attempts in order, each 5 % slower than the one before; `speed` is the last one
-    when it passed, else None. `default` marks the confirmation of the engine's defaults.
+    `windows` are its attempts in order, each slower than the one before; `speed` is the last one when it
+    passed, else None, and `rate_rps` that speed times the slice's recorded rate. The defaults (`default`) are
+    first tried at the winner's confirmed speed: should they hold it too, nothing was gained. `note` says why
+    attempts are missing.
     """
 
     trial: int
     default: bool
     speed: float | None
+    rate_rps: float | None
     windows: tuple[Window, ...]
     note: str | None = None
 

@@ -16,9 +16,10 @@ class Load:
     """How candidates are loaded.
 
     A window holds at least `window_requests` requests and lasts at least `window_s`, but never longer than
-    `max_window_s`, after `lead_in_s` of unmeasured traffic; a climb uses at most `max_windows` windows and
-    stops once its bracket is narrower than `resolution` (high / low). `at` replaces the climb by one fixed
-    speed. On a CPU engine a window is void when other programs took more than `max_foreign_cpu` of the cores.
+    `max_window_s`, after `lead_in_s` of unmeasured traffic. A climb refines for at most `max_windows` windows
+    and stops once its bracket is narrower than `resolution` (high / low). `at` replaces the climb by one
+    fixed speed. On a CPU engine a window is void when other programs took more than `max_foreign_cpu` of the
+    cores.
     """
 
     window_requests: int
@@ -40,7 +41,10 @@ class Run:
 
     `budget_s` bounds the wall time of the whole run, finals included; `trials` the number of trials,
     the default's included. `quality_limit` is the allowed relative perplexity increase, None for off.
-    `holdout` is the index of the first request kept for the final confirmation.
+    `holdout` is the index of the first request kept for the final confirmation. A recording is not equally
+    busy all along: `search_rate_rps` and `held_rate_rps` are the recorded rates of the first
+    `window_requests` of the two slices, and a speed times its slice's rate is the request rate that
+    everything is compared in.
     """
 
     id: str
@@ -56,6 +60,8 @@ class Run:
     workload_requests: int
     workload_rate_rps: float
     holdout: int
+    search_rate_rps: float
+    held_rate_rps: float
     space: SearchSpace
     exclusions: tuple[Exclusion, ...]
     load: Load

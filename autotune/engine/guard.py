@@ -1,9 +1,10 @@
 """Owns one engine: starts it, ends all of it, and outlives the tuner just long enough to do so.
 
 Run by path (`python -I guard.py LOG ARGV…`) as the leader of a new session; standard library only. Its
-standard input is a pipe from the tuner: the line `stop SECONDS` ends the engine, and so does the end of the
-pipe, which is what the tuner's own death looks like, SIGKILL included. Its standard output tells, one JSON
-object a line, that the engine was started, that its first process ended, and that everything is gone.
+standard input is a pipe from the tuner: the line `go` starts the engine, `stop SECONDS` ends it, and so does
+the end of the pipe, which is what the tuner's own death looks like, SIGKILL included. Its standard output
+tells, one JSON object a line, that the engine was started, that its first process ended, and that everything
+is gone.
 
 The guard is a child subreaper: whatever the engine leaves behind becomes the guard's child, so that vLLM's
 EngineCore, an orphan once its API server is killed, is found and ended as well.
@@ -96,6 +97,13 @@ def main() -> int:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN: an exec'd engine would inherit that
+    words = b""
+    while b"\n" not in words and (chunk := os.read(0, 4096)):
+        words += chunk
+    order, _, words = words.partition(b"\n")
+    if order != b"go":  # the tuner died, or thought better of it, before there was an engine
+        _tell(event="gone", seconds=0.0, forced=False, left=[])
+        return 0
     with Path(log).open("ab", buffering=0) as output:
         try:
             first = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -103,17 +111,15 @@ def main() -> int:
             _tell(event="failed", reason=str(error))
             return 1
     _tell(event="started", pid=first.pid)
-    told, words = False, b""
+    told = False
     while True:
         ready, _, _ = select.select([0], [], [], POLL_S)
         told = _reap(first, told)
-        if not ready:
-            continue
-        chunk = os.read(0, 4096)
+        chunk = os.read(0, 4096) if ready else b""
         words += chunk
-        if not chunk or b"\n" in words:
-            order = words.split()
-            grace_s = float(order[1]) if chunk and len(order) > 1 else GRACE_AFTER_TUNER_S
+        if b"\n" in words or (ready and not chunk):
+            asked = words.split()
+            grace_s = float(asked[1]) if len(asked) > 1 else GRACE_AFTER_TUNER_S
             _end(first, grace_s, told)
             return 0
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -32,10 +32,15 @@ TAIL_BYTES = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """What identifies a started engine across tuner processes: its session and when that began."""
+    """What identifies a started engine across tuner processes.
+
+    `session` is its session's number, `began` when that began in seconds since boot, `boot` which boot that
+    was: none of them moves with the wall clock.
+    """
 
     session: int
     began: float
+    boot: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,8 @@ class Engine:
     exit_code: int | None = None
     gone: Gone | None = None
     answered: bool = False
+    _said: Gone | None = None
+    _left: tuple[int, ...] = ()
     _words: bytes = field(default=b"", repr=False)
 
     @property
@@ -127,26 +134,26 @@ class Engine:
             if self._guard.stdin:
                 self._guard.stdin.write(f"stop {grace_s}\n".encode())
                 self._guard.stdin.flush()
-        while (
-            not self._said_gone() and self._guard.poll() is None and time.monotonic() - begun < grace_s + 30
-        ):
+        while self._said is None and self._guard.poll() is None and time.monotonic() - begun < grace_s + 30:
             self._listen(POLL_S)
         self._listen(0)
         for stream in (self._guard.stdin, self._guard.stdout):
             with contextlib.suppress(OSError):
                 if stream:
                     stream.close()
-        self._guard.wait()
-        gone = self._said_gone()
+        try:
+            self._guard.wait(timeout=grace_s + 30)
+        except subprocess.TimeoutExpired:  # it was stopped, or hangs in the kernel
+            self._guard.kill()
+        gone, left = self._said, self._left
         if gone is None or members(self.owned):  # the guard itself was killed
-            if left := sweep(self.owned):
-                raise EngineError(f"processes {left} of the engine survive SIGKILL")
+            left = tuple(sweep(self.owned))
             gone = Gone(seconds=time.monotonic() - begun, forced=True)
+        self._guard.poll()
+        if left:
+            raise EngineError(f"processes {list(left)} of the engine survive SIGKILL")
         self.gone = gone
         return gone
-
-    def _said_gone(self) -> Gone | None:
-        return self.gone
 
     def _listen(self, timeout_s: float) -> None:
         """Take in what the guard has said, waiting at most `timeout_s` for a first word."""
@@ -164,11 +171,23 @@ class Engine:
                 if said["event"] == "exit":
                     self.exit_code = said["code"]
                 elif said["event"] == "gone":
-                    self.gone = Gone(seconds=said["seconds"], forced=said["forced"])
+                    self._said = Gone(seconds=said["seconds"], forced=said["forced"])
+                    self._left = tuple(said["left"])
 
 
-def launch(plan: LaunchPlan, *, key: str, log: Path, environ: Mapping[str, str] | None = None) -> Engine:
-    """Start the plan under a guard in its own session; raises `SetupError` when it cannot be executed."""
+def launch(
+    plan: LaunchPlan,
+    *,
+    key: str,
+    log: Path,
+    announce: Callable[[Owned], None] = lambda _: None,
+    environ: Mapping[str, str] | None = None,
+) -> Engine:
+    """Start the plan under a guard in its own session.
+
+    `announce` is told who will own it before the engine exists, so that whatever happens from then on, a
+    later process knows what to look for. Raises `SetupError` when the plan cannot be executed.
+    """
     guard = Path(__file__).with_name("guard.py")
     env = {**(os.environ if environ is None else environ), **plan.env, "VLLM_API_KEY": key}
     process = subprocess.Popen(
@@ -180,9 +199,16 @@ def launch(plan: LaunchPlan, *, key: str, log: Path, environ: Mapping[str, str] 
         bufsize=0,
         start_new_session=True,
     )
-    owned = Owned(session=process.pid, began=psutil.Process(process.pid).create_time())
+    owned = Owned(session=process.pid, began=_began(process.pid) or 0.0, boot=_boot_id())
     engine = Engine(plan=plan, key=key, log=log, owned=owned, _guard=process)
-    first = process.stdout.readline() if process.stdout else b""
+    try:
+        announce(owned)
+        if process.stdin:
+            process.stdin.write(b"go\n")
+        first = process.stdout.readline() if process.stdout else b""
+    except BaseException:
+        engine.stop()
+        raise
     said = json.loads(first) if first else {"event": "failed", "reason": "the guard did not start"}
     if said["event"] == "failed":
         process.communicate()
@@ -196,18 +222,35 @@ def members(owned: Owned) -> list[int]:
     A session number is not given out again while any process of the session lives. Should all of ours be
     gone, it may be a stranger's by now: its leader began at another time, or the machine was started since.
     """
-    if owned.began < psutil.boot_time() - 1:
+    if owned.boot != _boot_id():
         return []
     found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
-            if os.getsid(process.pid) != owned.session or process.status() == psutil.STATUS_ZOMBIE:
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) != owned.session or (began := _began(pid)) is None:
                 continue
-            if process.pid == owned.session and abs(process.create_time() - owned.began) >= 1:
+            if pid == owned.session and began != owned.began:
                 return []
-            if process.create_time() > owned.began - 1:
-                found.append(process.pid)
+            if began >= owned.began:
+                found.append(pid)
     return found
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _began(pid: int) -> float | None:
+    """When a living process began, in seconds since boot; None for one that is gone or a zombie.
+
+    Source: fields state (3) and starttime (22) of proc_pid_stat(5).
+    """
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def sweep(owned: Owned, *, patience_s: float = 20.0) -> list[int]:

@@ -22,7 +22,7 @@ from autotune.domain.hardware import Gpu
 from autotune.domain.launch import Endpoint, LaunchPlan
 from autotune.domain.outcome import Cause, Faulted, Infeasible, Measured, Outcome, Quality, Stopped, Window
 from autotune.domain.run import Run
-from autotune.domain.space import Point
+from autotune.domain.space import Point, world_size
 from autotune.engine.contract import Engine as EngineContract
 from autotune.engine.process import Engine, launch
 from autotune.errors import EngineError, ReplayError
@@ -53,7 +53,7 @@ def evaluate(
     tells nothing of the point comes back as `Faulted`.
     """
     try:
-        with _started(bench, point, folder=_folder(bench, number)) as engine:
+        with _started(bench, point, folder=_folder(bench.folder / "trials" / f"{number:04d}")) as engine:
             ready = yield from _wait(bench, engine, number)
             if isinstance(ready, Infeasible):
                 return ready
@@ -78,37 +78,42 @@ def confirm(
     point: Point,
     *,
     number: int,
-    speed: float,
-    attempts: int,
+    speeds: Sequence[float],
     window_s: float,
     deadline: Callable[[], float],
-) -> Generator[Event, None, tuple[Window, ...]]:
-    """Launch the point afresh and replay the held-out slice at `speed`, 5 % slower after each failure."""
-    folder = bench.folder / "confirm" / f"{number:04d}"
-    folder.mkdir(parents=True, exist_ok=True)
+) -> Generator[Event, None, tuple[tuple[Window, ...], str | None]]:
+    """Launch the point afresh and replay the held-out slice at these speeds until one holds.
+
+    The windows in order, and why there are fewer than it took (None when there are not): a window that failed
+    stays a failure whatever happens after it.
+    """
     windows: list[Window] = []
-    with _started(bench, point, folder=folder) as engine:
-        ready = yield from _wait(bench, engine, number)
-        if isinstance(ready, Infeasible):
-            raise EngineError(f"trial {number} does not start again: {ready.evidence}")
-        warm_up(bench, ready)
-        for index in range(attempts):
-            window = yield from replay_window(
-                bench, engine, ready, number=number, index=index, speed=speed, phase="confirm",
-                folder=folder, window_s=window_s,
-            )  # fmt: skip
-            windows.append(window)
-            if window.passed or deadline() <= 0:
-                break
-            speed *= 0.95
+    folder = _folder(bench.folder / "confirm" / f"{number:04d}")
+    try:
+        with _started(bench, point, folder=folder) as engine:
+            ready = yield from _wait(bench, engine, number)
+            if isinstance(ready, Infeasible):
+                return (), f"trial {number} does not start again: {ready.evidence}"
+            warm_up(bench, ready)
+            for index, speed in enumerate(speeds):
+                window = yield from replay_window(
+                    bench, engine, ready, number=number, index=index, speed=speed, phase="confirm",
+                    folder=folder, window_s=window_s,
+                )  # fmt: skip
+                windows.append(window)
+                if window.passed:
+                    break
+                if deadline() <= 0:
+                    return tuple(windows), "the budget ended"
+    except (EngineError, ReplayError) as error:
+        return tuple(windows), error.message
     if engine.gone:
         yield EngineStopped(number=number, seconds=engine.gone.seconds, forced=engine.gone.forced)
-    return tuple(windows)
+    return tuple(windows), None
 
 
-def _folder(bench: Bench, number: int) -> Path:
-    """The trial's folder; what an interrupted or faulted attempt left there is kept beside it."""
-    folder = bench.folder / "trials" / f"{number:04d}"
+def _folder(folder: Path) -> Path:
+    """Make it; what an interrupted or faulted attempt left there is kept beside it."""
     if folder.exists():
         attempt = 1
         while (kept := folder.with_name(f"{folder.name}.attempt-{attempt}")).exists():
@@ -136,30 +141,31 @@ def plan_of(run: Run, engine: EngineContract, point: Point, port: int) -> Launch
 def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, None, None]:
     """An engine that is known to the journal before it can do anything, and gone at the end."""
     plan = plan_of(bench.run, bench.engine, point, free_port(bench.run.ports))
-    free = free_gpu_bytes(bench.run.hardware.gpus)
+    _wait_for_memory(bench.run.hardware.gpus[: world_size({**bench.run.space.fixed, **point})])
     (folder / "plan.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
-    engine = launch(plan, key=secrets.token_urlsafe(24), log=folder / "engine.log")
+    log = folder / "engine.log"
+    engine = launch(plan, key=secrets.token_urlsafe(24), log=log, announce=bench.owned)
     try:
         with engine:
-            bench.owned(engine.owned)
             yield engine
     finally:
         if engine.gone:
             bench.disowned(engine.owned)
-    _wait_for_memory(bench.run.hardware.gpus, free)
 
 
-def _wait_for_memory(gpus: Sequence[Gpu], before: Sequence[int]) -> None:
+def _wait_for_memory(gpus: Sequence[Gpu]) -> None:
     """GPU memory returns some seconds after the last process has gone; the next start needs it.
 
-    Raises `EngineError` when it does not: then a stranger took it, or something of ours survives.
+    Raises `ReplayError` when it does not: a stranger holds it, which says nothing of the point.
     """
     begun = time.monotonic()
-    while held := max((b - now for b, now in zip(before, free_gpu_bytes(gpus), strict=True)), default=0):
+    while True:
+        free = free_gpu_bytes(gpus)
+        held = max((gpu.free_bytes - now for gpu, now in zip(gpus, free, strict=True)), default=0)
         if held < MEMORY_SLACK_BYTES:
             return
         if time.monotonic() - begun > MEMORY_PATIENCE_S:
-            raise EngineError(f"{show_bytes(held)} of GPU memory are still held after the engine is gone")
+            raise ReplayError(f"another program holds {show_bytes(held)} of GPU memory that was free before")
         time.sleep(0.2)
 
 
@@ -180,10 +186,15 @@ def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, E
     start_s = time.monotonic() - begun
     if engine.ended():
         engine.stop()
-        if found := bench.engine.diagnose(engine.exit_code, engine.log_text()):
+        log = engine.log_text()
+        if "ddress already in use" in log:
+            raise ReplayError(
+                f"port {engine.plan.port} was taken by another program while the engine started"
+            )
+        if found := bench.engine.diagnose(engine.exit_code, log):
             return found
         raise EngineError(f"the engine ended with {engine.exit_code} while starting: {engine.last_line()}")
-    if not engine.ready():
+    if not engine.answered:
         engine.stop()
         return Infeasible(
             cause=Cause.HANG,
@@ -240,7 +251,7 @@ def _load(
         except StopIteration:
             break
     return Measured(
-        capacity=capacity(windows, bench.run.workload_rate_rps),
+        capacity=capacity(windows, bench.run.search_rate_rps),
         windows=tuple(windows),
         quality=quality,
         facts=endpoint.facts,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +14,15 @@ from autotune.domain.launch import Endpoint
 from autotune.domain.measurement import Measurement
 from autotune.domain.outcome import Capacity, Window
 from autotune.domain.run import Run
+from autotune.domain.slo import Metric
+from autotune.domain.timing import Timing
 from autotune.domain.workload import Workload
 from autotune.engine.contract import Engine as EngineContract
 from autotune.engine.metrics import counters, wait_idle
 from autotune.engine.process import Engine, Owned, members
 from autotune.errors import EngineError, ReplayError
 from autotune.probe import CpuUse
-from autotune.score.counts import allowed_bad, expected_values, holds
+from autotune.score.counts import allowed_bad, count, expected_values, holds
 from autotune.score.measure import measure
 from autotune.score.verdict import judge
 from autotune.traffic import Due, cut, first_of_search, offered_rps
@@ -152,12 +153,16 @@ def _attempt(
         at_most_s=window_s if held_out else run.load.max_window_s,
         lead_in_s=run.load.lead_in_s,
     )
-    rate_rps = offered_rps(due) or run.workload_rate_rps * speed
+    rate_rps = offered_rps(due) or speed * (run.held_rate_rps if held_out else run.search_rate_rps)
     planned = sum(one.measured for one in due)
     yield WindowStarted(
         number=number, index=index, phase=phase, speed=speed, rate_rps=rate_rps, planned=planned
     )
-    before, cpu_before, began = counters(endpoint), CpuUse.now(members(engine.owned)), time.monotonic()
+    before, cpu_before, began = (
+        counters(endpoint),
+        CpuUse.now(members(engine.owned), run.hardware.cpu.core_ids),
+        time.monotonic(),
+    )
     job = _job(bench, endpoint, due, salt=f"{phase}-{speed:.4g}", run_to_end=False)
     replayed = None
     for frame in replaying.replay(job):
@@ -166,10 +171,10 @@ def _attempt(
         else:
             yield WindowProgress(
                 number=number, index=index, sent=frame.sent, finished=frame.finished, bad=frame.bad,
-                allowed=min(job.allowed),
+                allowed=frame.allowed,
             )  # fmt: skip
-    cpu = CpuUse.now(members(engine.owned))
-    foreign = cpu.foreign_share(cpu_before, elapsed_s=time.monotonic() - began, cores=os.cpu_count() or 1)
+    cpu = CpuUse.now(members(engine.owned), run.hardware.cpu.core_ids)
+    foreign = cpu.foreign_share(cpu_before, elapsed_s=time.monotonic() - began)
     if replayed is None:
         raise ReplayError("the replay client gave no result")
     path = folder / f"window-{index:02d}.parquet"
@@ -190,7 +195,7 @@ def _attempt(
         foreign_cpu_share=foreign,
         loop_lag_p99_s=replayed.loop_lag_p99_s,
     )
-    _refuse_void(run, measurement)
+    _refuse_void(run, measurement, replayed.timings)
     passed = not replayed.curtailed and holds(measurement.counts)
     window = Window(
         index=index,
@@ -205,14 +210,24 @@ def _attempt(
     return window
 
 
-def _refuse_void(run: Run, measurement: Measurement) -> None:
-    """Raise `ReplayError` for a window that says more of this machine than of the configuration."""
-    lag_s = measurement.send_lag_p99_s
-    limit_s = LATE_SHARE * min(slo.limit_s for slo in run.sla.slos)
-    if lag_s is not None and lag_s > limit_s:
+def _refuse_void(run: Run, measurement: Measurement, timings: Sequence[Timing]) -> None:
+    """Raise `ReplayError` for a window that says more of this machine than of the configuration.
+
+    A late send counts against TTFT and E2EL, a late stamp against ITL; a window that fails also when latency
+    is counted from the actual send has failed, however late we were.
+    """
+    limits = {slo.metric: slo.limit_s for slo in run.sla.slos}
+    lag_s, loop_s = measurement.send_lag_p99_s or 0.0, measurement.loop_lag_p99_s or 0.0
+    from_due = [limits[metric] for metric in (Metric.TTFT, Metric.E2EL) if metric in limits]
+    if from_due and lag_s > LATE_SHARE * min(from_due) and not _fails_from_send(run, timings):
         raise ReplayError(
             f"our own client was late: p99 of {lag_s * 1e3:.0f} ms over {measurement.sent} sends, "
-            f"allowed {limit_s * 1e3:.0f} ms"
+            f"allowed {LATE_SHARE * min(from_due) * 1e3:.0f} ms"
+        )
+    if Metric.ITL in limits and loop_s > LATE_SHARE * limits[Metric.ITL]:
+        raise ReplayError(
+            f"our own client was slow to stamp: p99 of {loop_s * 1e3:.0f} ms, "
+            f"allowed {LATE_SHARE * limits[Metric.ITL] * 1e3:.0f} ms"
         )
     foreign = measurement.foreign_cpu_share
     allowed = run.load.max_foreign_cpu
@@ -222,11 +237,19 @@ def _refuse_void(run: Run, measurement: Measurement) -> None:
         )
 
 
+def _fails_from_send(run: Run, timings: Sequence[Timing]) -> bool:
+    """True when the window holds too many bad requests even with our own lateness taken off."""
+    kind = [replace(timing, due_ns=timing.sent_ns or timing.due_ns) for timing in timings]
+    counts = [count(slo, kind) for slo in run.sla.slos]
+    planned = [max(one.n, expected_values(one.slo, (t.output_tokens for t in kind))) for one in counts]
+    return any(one.bad > allowed_bad(one.slo, n) for one, n in zip(counts, planned, strict=True))
+
+
 def capacity(windows: list[Window], recorded_rps: float) -> Capacity:
     """The bracket that these windows leave: the lowest failure, and the highest pass below it.
 
-    Rates are multiples of the recording's mean rate: the offered rate of one short window depends on how
-    bursty the part of the recording is that fits into it.
+    Rates are multiples of the slice's mean rate: what one short window was offered depends on how busy the
+    part of it is that fits.
     """
     failed = min((one for one in windows if not one.passed), key=lambda one: one.speed, default=None)
     passed = [one for one in windows if one.passed and (failed is None or one.speed < failed.speed)]

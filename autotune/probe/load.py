@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,19 +13,23 @@ import psutil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
-    """CPU seconds since boot: of the whole machine, and of processes that are ours.
+    """CPU seconds since boot: of the cores that we may use, and of processes that are ours.
 
-    Time stolen by other guests of the host counts as the machine's: it is lost to us as well.
+    Time stolen by other guests of the host counts as the cores': it is lost to us as well.
     """
 
-    machine_s: float
+    cores_s: float
     ours_s: float
+    cores: int
 
     @classmethod
-    def now(cls, pids: Iterable[int]) -> Self:
-        """The machine, and `pids` with this process and its ended children."""
-        machine = psutil.cpu_times()
-        busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq + machine.steal
+    def now(cls, pids: Iterable[int], core_ids: Collection[int]) -> Self:
+        """The cores of these numbers, and `pids` with this process and its ended children."""
+        busy = sum(
+            core.user + core.nice + core.system + core.irq + core.softirq + core.steal
+            for number, core in enumerate(psutil.cpu_times(percpu=True))
+            if number in core_ids
+        )
         ours = 0.0
         for pid in pids:
             with contextlib.suppress(psutil.Error):
@@ -33,9 +37,9 @@ class CpuUse:
                 ours += times.user + times.system
         mine = psutil.Process(os.getpid()).cpu_times()
         ours += mine.user + mine.system + mine.children_user + mine.children_system
-        return cls(machine_s=busy, ours_s=ours)
+        return cls(cores_s=busy, ours_s=ours, cores=len(core_ids))
 
-    def foreign_share(self, before: CpuUse, *, elapsed_s: float, cores: int) -> float:
-        """Share of the machine's cores that work of others took since `before`, from 0 to 1."""
-        foreign_s = (self.machine_s - before.machine_s) - (self.ours_s - before.ours_s)
-        return min(max(foreign_s / (elapsed_s * cores), 0.0), 1.0) if elapsed_s > 0 else 0.0
+    def foreign_share(self, before: CpuUse, *, elapsed_s: float) -> float:
+        """Share of our cores that work of others took since `before`, from 0 to 1."""
+        foreign_s = (self.cores_s - before.cores_s) - (self.ours_s - before.ours_s)
+        return min(max(foreign_s / (elapsed_s * self.cores), 0.0), 1.0) if elapsed_s > 0 else 0.0

@@ -32,16 +32,18 @@ def hardware(gpus: tuple[int, ...] | None) -> Hardware:
 def free_port(ports: tuple[int, int], avoid: Collection[int] = ()) -> int:
     """The first port of the inclusive range, not in `avoid`, that a server could bind on 127.0.0.1.
 
-    Raises `SetupError` when there is none. Without SO_REUSEADDR a bind fails while anything listens
-    there on any address, and while connections of a stopped server linger.
+    Raises `SetupError` when there is none. With SO_REUSEADDR, as servers set it, a bind still fails while
+    anything listens there, but not for the lingering connections of a stopped server.
     """
     low, high = ports
     for port in range(low, high + 1):
         if port in avoid:
             continue
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
+                probe.listen(1)
             except OSError:
                 continue
             return port

@@ -32,6 +32,8 @@ from autotune.score.measure import quantile
 from autotune.traffic import Due, prompt
 
 HEAD_START_S = 0.2
+KEEP_ALIVE_S = 4.0
+"""Below the 5 s after which vLLM (uvicorn) closes an idle connection: a request must not meet that moment."""
 TICK_S = 0.01
 PROGRESS_S = 0.25
 PRIORITY = -10
@@ -48,6 +50,7 @@ class _Flight:
     sent_ns: int | None = None
     chunks: list[tuple[int, bytes]] = field(default_factory=list)
     timing: Timing | None = None
+    bad: tuple[int, ...] | None = None  # of each objective, once the request has ended
 
     def close(self, *, error: str | None = None, cancelled: bool = False) -> None:
         """Parse what arrived and fix the outcome; the first call wins."""
@@ -65,7 +68,7 @@ class _Flight:
             ended_ns=time.perf_counter_ns(),
             finished=reason is None and not cancelled,
             cancelled=cancelled,
-            error="cancelled" if cancelled else reason,
+            error=error or "cancelled" if cancelled else reason,
         )
 
     def so_far(self, now_ns: int) -> Timing:
@@ -116,7 +119,7 @@ async def _run(job: Job) -> None:
         for due in job.due
     ]
     # limit=0 is aiohttp's "no limit"; its default of 100 would queue requests inside our own client.
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S))
     headers = {"authorization": f"Bearer {job.key}", "content-type": "application/json"}
     async with httpx.AsyncClient(
         base_url=job.url,
@@ -148,6 +151,8 @@ async def _replay(
 
     def release(due: Due, body: bytes) -> None:
         flight = _Flight(due=due, due_ns=start_ns + int(due.due_s * 1e9))
+        while time.perf_counter_ns() < flight.due_ns:
+            pass  # uvloop's timers count whole milliseconds: up to one too early
         flights.append(flight)
         tasks.append(loop.create_task(_send(client, flight, body)))
 
@@ -165,7 +170,7 @@ async def _replay(
             continue
         told = loop.time()
         bad = _bad_so_far(job, flights)
-        _tell(flights, bad)
+        _tell(job, flights, bad)
         curtailed = not job.run_to_end and any(
             n > allowed for n, allowed in zip(bad, job.allowed, strict=True)
         )
@@ -176,11 +181,20 @@ async def _replay(
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for flight in flights:
-        flight.close(cancelled=curtailed, error=None if curtailed else "timed out")
-    if not curtailed:
-        _tell(flights, _bad_so_far(job, flights))
+    _close(flights, curtailed=curtailed)
+    _tell(job, flights, _bad_so_far(job, flights))
     return flights, curtailed, lags
+
+
+def _close(flights: list[_Flight], *, curtailed: bool) -> None:
+    """Fix what is known of requests that are still on their way."""
+    for flight in flights:
+        if curtailed:
+            flight.close(cancelled=True)
+        elif flight.chunks:  # it streams: what it has not done yet is unknown
+            flight.close(cancelled=True, error="still running when the window closed")
+        else:
+            flight.close(error="timed out")
 
 
 def _bad_so_far(job: Job, flights: list[_Flight]) -> list[int]:
@@ -188,16 +202,22 @@ def _bad_so_far(job: Job, flights: list[_Flight]) -> list[int]:
     totals = [0] * len(job.sla.slos)
     for flight in flights:
         if flight.due.measured:
-            timing = flight.so_far(now_ns)
-            for position, slo in enumerate(job.sla.slos):
-                totals[position] += judged(slo, timing)[1]
+            bad = flight.bad or tuple(judged(slo, flight.so_far(now_ns))[1] for slo in job.sla.slos)
+            if flight.timing is not None:
+                flight.bad = bad
+            totals = [total + more for total, more in zip(totals, bad, strict=True)]
     return totals
 
 
-def _tell(flights: list[_Flight], bad: list[int]) -> None:
+def _tell(job: Job, flights: list[_Flight], bad: list[int]) -> None:
+    """Progress with the objective that is nearest to its end."""
     measured = [flight for flight in flights if flight.due.measured]
     finished = sum(flight.timing is not None and flight.timing.finished for flight in measured)
-    write_frame(sys.stdout.buffer, Progress(sent=len(measured), finished=finished, bad=max(bad)))
+    worst = max(zip(bad, job.allowed, strict=True), key=lambda pair: pair[0] / (pair[1] + 1))
+    write_frame(
+        sys.stdout.buffer,
+        Progress(sent=len(measured), finished=finished, bad=worst[0], allowed=worst[1]),
+    )
 
 
 def main() -> int:

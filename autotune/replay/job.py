@@ -21,8 +21,8 @@ class Job:
 
     `seed` and `salt` decide the prompts; `cache_salt` keeps this window's prefixes from every other's.
     `allowed` holds for each objective of `sla` how many bad values the window may have: with one more
-    it is decided and stops, unless `run_to_end`. Requests still open `drain_s` after the last due time
-    have timed out.
+    it is decided and stops, unless `run_to_end`. Requests still running `drain_s` after the last due time
+    are cut off.
     """
 
     url: str
@@ -41,11 +41,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Measured requests sent, finished and certainly bad values so far (worst objective)."""
+    """Measured requests sent and finished, and certainly bad values so far.
+
+    `bad` of `allowed` is that of the objective that is nearest to failing.
+    """
 
     sent: int
     finished: int
     bad: int
+    allowed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,7 @@ def _distribution(curve: LatencyCurve, ordered: Sequence[float]) -> Figure:
 
 
 def load_figure(shown: LoadCurve) -> Figure | None:
-    """Offered rate against the tail, both trials; None when no window produced a value."""
+    """Request rate against the tail, both trials; None when no window produced a value."""
     slo, name = shown.slo, shown.name
     tails = [point.tail_s for line in shown.lines for point in line.points if point.tail_s is not None]
     if not tails:
@@ -168,7 +168,7 @@ def load_figure(shown: LoadCurve) -> Figure | None:
     return {
         "data": traces,
         "layout": _layout(
-            x={"title": _title("Offered rate, req/s"), "range": [0, 1.06 * fastest]},
+            x={"title": _title("Request rate, req/s"), "range": [0, 1.06 * fastest]},
             y={**_seconds(y_range), "title": _title(name)},
             shapes=[
                 _shade(xref="paper", x0=0, x1=1, y0=slo.limit_s, y1=10 ** y_range[1]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.domain.outcome import Faulted, Infeasible, Measured, Quality, Result, Stopped, Trial
+from autotune.domain.outcome import Faulted, Infeasible, Measured, Result, Stopped, Trial
 from autotune.domain.run import Run
 from autotune.domain.slo import Metric
 from autotune.report.marks import Role
@@ -39,7 +39,7 @@ def figures(
             Fact(
                 label="Confirmed",
                 text=f"{three(proven.confirmed_rps)} req/s",
-                note=f"PASS at {proven.confidence} on unseen traffic: {proven.confirmed_note}",
+                note=f"PASS at {proven.confidence} on held-out traffic: {proven.confirmed_note}",
             )
         )
     quality = quality_of(tuned)
@@ -49,7 +49,7 @@ def figures(
                 label="Perplexity",
                 text=f"{quality.increase * 100:+.2f} %",
                 note=f"{quality.perplexity:.2f} against {quality.reference:.2f},"
-                f" n = {quality.tokens:,} tokens, {_allowed(quality)}",
+                f" n = {quality.tokens:,} tokens; {_gate(run)}",
             )
         )
     tried = plural(len(result.trials), "trial")
@@ -64,7 +64,7 @@ def _capacity_fact(run: Run, role: Role, trial: Trial) -> Fact:
             held = highest_held(trial)
             served = capacity.output_tokens_per_s
             parts = [
-                speeds(capacity),
+                f"{speeds(capacity)} in the search",
                 "" if served is None else f"{three(served)} output tokens/s",
                 "" if held is None else f"n = {plural(held.measurement.sent, 'request')} in its best window",
             ]
@@ -80,8 +80,8 @@ def _capacity_fact(run: Run, role: Role, trial: Trial) -> Fact:
             return Fact(label=label, text="not measured", note=reason, role=role)
 
 
-def _allowed(quality: Quality) -> str:
-    return "recorded only" if quality.limit is None else f"limit {quality.limit * 100:+g} %"
+def _gate(run: Run) -> str:
+    return "off" if run.quality_limit is None else f"perplexity at most {run.quality_limit * 100:g} % higher"
 
 
 def environment(run: Run, result: Result) -> tuple[Fact, ...]:
@@ -89,7 +89,6 @@ def environment(run: Run, result: Result) -> tuple[Fact, ...]:
     quantization = f", {run.model.quantization}" if run.model.quantization else ""
     parameters = "" if run.model.parameters is None else f", {three(run.model.parameters / 1e9)} B parameters"
     driver = "" if run.hardware.driver is None else f"driver {run.hardware.driver}"
-    gate = "off" if run.quality_limit is None else f"perplexity at most {run.quality_limit * 100:g} % higher"
     limits = [
         "" if run.trials is None else plural(run.trials, "trial"),
         "" if run.budget_s is None else show_duration(run.budget_s),
@@ -107,10 +106,11 @@ def environment(run: Run, result: Result) -> tuple[Fact, ...]:
         Fact(
             label="Held out",
             text=f"the last {plural(run.workload_requests - run.holdout, 'request')}",
-            note="kept for the confirmation",
+            note=f"recorded at {three(run.held_rate_rps)} req/s and kept for the confirmation; the search"
+            f" replays what came before, recorded at {three(run.search_rate_rps)} req/s",
         ),
         Fact(label="SLA", text=promise(run.sla)),
-        Fact(label="Quality gate", text=gate),
+        Fact(label="Quality gate", text=_gate(run)),
         Fact(
             label="Search space",
             text=run.space.name,
@@ -148,6 +148,12 @@ def method(run: Run) -> tuple[Fact, ...]:
             label="Bad request",
             text="over the limit, failed, refused, or still waiting past the limit when the window ended."
             f" {promise(run.sla)} means: at most {share} of the requests are bad.",
+        ),
+        Fact(
+            label="Request rate",
+            text="the speed, as a multiple of recorded, times the mean recorded rate of the slice replayed:"
+            f" {three(run.search_rate_rps)} req/s in the search, {three(run.held_rate_rps)} req/s held out."
+            " What one window is really offered is more or less, as its part of the slice is busy or quiet.",
         ),
         Fact(
             label="Capacity",

@@ -21,12 +21,13 @@ from autotune.shipped import shipped
 from autotune.units import show_duration
 
 
-def write_html(run: Run, result: Result, folder: Path) -> Path:
+def write_html(run: Run, result: Result, folder: Path, *, variables: tuple[str, ...] = ()) -> Path:
     """Write `folder/report.html` and return its path; a reader never sees half a file.
 
+    `variables` are the names of the environment variables that a deployment sets.
     Per-request files that are missing or damaged cost their curve, not the report.
     """
-    page = view(run, result)
+    page = view(run, result, variables=variables)
     values_s = _latencies_s(page, folder)
     figures = {
         "load": load_figure(page.load),

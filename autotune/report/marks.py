@@ -8,8 +8,9 @@ from enum import Enum
 
 from autotune.domain.measurement import State
 from autotune.domain.outcome import Confirmation, Trial, Window
-from autotune.domain.slo import Metric, Sla, Slo
-from autotune.report.windows import count_of, first_failed, highest_held, windows_of
+from autotune.domain.run import Run
+from autotune.domain.slo import Metric, Slo
+from autotune.report.windows import count_of, first_failed, highest_held, rate_rps, windows_of
 from autotune.report.words import three
 
 Shown = Iterable[tuple[str, Trial | None]]
@@ -25,7 +26,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """One window: what was offered, and the percentile that came of it.
+    """One window: its rate, what it was really offered, and the percentile that came of it.
 
     `tail_s` is None when the percentile falls on a request without an answer.
     """
@@ -34,6 +35,7 @@ class LoadPoint:
     confirmation: bool
     rate_rps: float
     rate: str
+    offered: str
     speed: str
     tail_s: float | None
     passed: bool
@@ -53,7 +55,7 @@ class LoadLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadCurve:
-    """Offered rate against the percentile that `slo` bounds."""
+    """Request rate against the percentile that `slo` bounds."""
 
     slo: Slo
     name: str
@@ -81,31 +83,31 @@ class LatencyCurves:
     curves: tuple[LatencyCurve, ...]
 
 
-def load_curve(slo: Slo, shown: Shown, confirmations: tuple[Confirmation, ...]) -> LoadCurve:
+def load_curve(run: Run, shown: Shown, confirmations: tuple[Confirmation, ...]) -> LoadCurve:
     """All windows of the trials shown, those of their confirmations included."""
-    lines = []
+    slo, lines = run.sla.slos[0], []
     for role, (name, trial) in zip(Role, shown, strict=True):
         if trial is None:
             continue
-        points = [_load_point(window, slo, confirmation=False) for window in windows_of(trial)]
-        for one in confirmations:
-            if one.trial == trial.number:
-                points += [_load_point(window, slo, confirmation=True) for window in one.windows]
+        windows = [*windows_of(trial)]
+        windows += [window for one in confirmations if one.trial == trial.number for window in one.windows]
+        points = [_load_point(run, window, slo) for window in windows]
         if points:
             ordered = tuple(sorted(points, key=lambda point: point.rate_rps))
             lines.append(LoadLine(name=f"{name} (trial {trial.number})", role=role, points=ordered))
     return LoadCurve(slo=slo, name=f"{slo.metric.name} p{slo.percentile:g}", lines=tuple(lines))
 
 
-def _load_point(window: Window, slo: Slo, *, confirmation: bool) -> LoadPoint:
+def _load_point(run: Run, window: Window, slo: Slo) -> LoadPoint:
     measurement = window.measurement
     early = ", stopped early" if measurement.curtailed else ""
-    count = count_of(window, slo)
+    count, rate = count_of(window, slo), rate_rps(run, window)
     return LoadPoint(
         phase=window.phase,
-        confirmation=confirmation,
-        rate_rps=measurement.rate_rps,
-        rate=three(measurement.rate_rps),
+        confirmation=window.phase == "confirm",
+        rate_rps=rate,
+        rate=three(rate),
+        offered=three(measurement.rate_rps),
         speed=three(window.speed),
         tail_s=None if count is None else count.value_s,
         passed=window.passed,
@@ -115,12 +117,12 @@ def _load_point(window: Window, slo: Slo, *, confirmation: bool) -> LoadPoint:
     )
 
 
-def latency_curves(sla: Sla, shown: Shown) -> LatencyCurves:
+def latency_curves(run: Run, shown: Shown) -> LatencyCurves:
     """The window in which each trial held its highest rate, and the one in which the default first failed.
 
     The metric is the first of the SLA that a request has one value of from its due time: TTFT or E2EL.
     """
-    slo = next((one for one in sla.slos if one.metric in {Metric.TTFT, Metric.E2EL}), None)
+    slo = next((one for one in run.sla.slos if one.metric in {Metric.TTFT, Metric.E2EL}), None)
     curves = []
     for role, (name, trial) in zip(Role, shown, strict=True):
         if trial is None:
@@ -128,18 +130,18 @@ def latency_curves(sla: Sla, shown: Shown) -> LatencyCurves:
         windows = [highest_held(trial)]
         if role is Role.DEFAULT:
             windows.append(first_failed(trial))
-        curves += [_curve(name, role, window, slo) for window in windows if window is not None]
+        curves += [_curve(run, name, role, window, slo) for window in windows if window is not None]
     metric = Metric.TTFT if slo is None else slo.metric
     return LatencyCurves(metric=metric, slo=slo, curves=tuple(curves))
 
 
-def _curve(name: str, role: Role, window: Window, slo: Slo | None) -> LatencyCurve:
+def _curve(run: Run, name: str, role: Role, window: Window, slo: Slo | None) -> LatencyCurve:
     count = count_of(window, slo)
     return LatencyCurve(
         name=name,
         role=role,
         held=window.passed,
-        rate_rps=window.measurement.rate_rps,
+        rate_rps=rate_rps(run, window),
         n=window.measurement.sent if count is None else count.n,
         timings=window.timings,
     )

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from autotune.domain.measurement import Judgement, State
 from autotune.domain.outcome import Confirmation, Result, Window
 from autotune.domain.run import Run
-from autotune.domain.slo import Metric
-from autotune.report.windows import confirmation_of
-from autotune.report.words import allowed, listed, objective, percent, plural, three
+from autotune.report.windows import confirmation_of, rate_rps
+from autotune.report.words import allowed, counted, listed, objective, percent, plural, three
 
 _CAVEAT = (
     "Search windows use the point rule: the share of bad requests seen in the window is within what the"
@@ -54,11 +53,11 @@ def proof(run: Run, result: Result, search: Window | None) -> Proof:
         row
         for one in result.confirmations
         for attempt, window in enumerate(one.windows, start=1)
-        for row in _rows(f"{_name(one, result.winner)}, attempt {attempt}", window)
+        for row in _rows(run, f"{_name(one, result.winner)}, attempt {attempt}", window)
     ]
     if search is not None:
-        rows.extend(_rows(f"Search, trial {result.winner} (point rule)", search))
-    sentences = [_sentence(one, result.winner) for one in result.confirmations]
+        rows.extend(_rows(run, f"Search, trial {result.winner} (point rule)", search))
+    sentences = [_sentence(run, one, result.winner) for one in result.confirmations]
     if not any(one.trial == result.winner for one in result.confirmations) and result.winner is not None:
         sentences.insert(0, "The winner was not confirmed: its figures rest on search windows alone.")
     last = own.windows[-1] if own is not None else None
@@ -67,13 +66,13 @@ def proof(run: Run, result: Result, search: Window | None) -> Proof:
         state=None if last is None else last.verdict.state,
         summary="the figures rest on search windows alone"
         if last is None
-        else f"{_where(last)}: {_counted(_tightest(last))}",
+        else f"{_where(run, last)}: {counted(_decisive(last).count)}",
         confidence=f"{run.confidence * 100:g} %",
         sentences=tuple(sentences),
         caveat=_CAVEAT.format(effect=run.design_effect),
         rows=tuple(rows),
-        confirmed_rps=last.measurement.rate_rps if last is not None and proven else None,
-        confirmed_note=_counted(_tightest(last)) if last is not None else None,
+        confirmed_rps=own.rate_rps if own is not None and proven else None,
+        confirmed_note=counted(_decisive(last).count) if last is not None else None,
     )
 
 
@@ -84,26 +83,18 @@ def _name(confirmation: Confirmation, winner: int | None) -> str:
     return f"Tuned settings ({tuned})" if confirmation.trial == winner else tuned.capitalize()
 
 
-def _where(window: Window) -> str:
-    rate = three(window.measurement.rate_rps)
-    return f"at {rate} req/s, on a fresh launch and traffic the search had not seen"
+def _rate(run: Run, window: Window) -> str:
+    return f"{three(rate_rps(run, window))} req/s ({three(window.speed)} × recorded)"
 
 
-def _tightest(window: Window) -> Judgement:
+def _where(run: Run, window: Window) -> str:
+    return f"at {_rate(run, window)}, on a fresh launch and held-out traffic"
+
+
+def _decisive(window: Window) -> Judgement:
     """The objective that decides: the worst state, then the least margin."""
     order = (State.FAIL, State.UNDECIDED, State.PASS)
     return min(window.verdict.judgements, key=lambda one: (order.index(one.state), one.margin))
-
-
-def _values(judgement: Judgement) -> str:
-    count = judgement.count
-    if count.slo.metric is Metric.ITL:
-        return f"{plural(count.n, 'gap')} of {plural(count.requests, 'request')}"
-    return plural(count.n, "request")
-
-
-def _counted(judgement: Judgement) -> str:
-    return f"{judgement.count.bad:,} bad of {_values(judgement)}"
 
 
 def _needed(judgement: Judgement) -> str:
@@ -114,16 +105,15 @@ def _needed(judgement: Judgement) -> str:
     return f"{judgement.needed:,} more requests"
 
 
-def _rows(subject: str, window: Window) -> tuple[ProofRow, ...]:
-    measurement = window.measurement
-    curtailed = ", stopped early" if measurement.curtailed else ""
+def _rows(run: Run, subject: str, window: Window) -> tuple[ProofRow, ...]:
+    curtailed = ", stopped early" if window.measurement.curtailed else ""
     return tuple(
         ProofRow(
             subject=subject,
-            rate=f"{three(measurement.rate_rps)} req/s ({three(window.speed)} × recorded)",
+            rate=_rate(run, window),
             objective=objective(one.count.slo),
             state=one.state,
-            bad=f"{_counted(one)}{curtailed}",
+            bad=f"{counted(one.count)}{curtailed}",
             share=f"{_seen(one)} [{percent(one.lower_share)}, {percent(one.upper_share)}],"
             f" {allowed(one.count.slo)} allowed",
             needed=_needed(one),
@@ -137,7 +127,7 @@ def _seen(judgement: Judgement) -> str:
     return "nothing seen" if count.n == 0 else percent(count.bad / count.n)
 
 
-def _sentence(confirmation: Confirmation, winner: int | None) -> str:
+def _sentence(run: Run, confirmation: Confirmation, winner: int | None) -> str:
     name = _name(confirmation, winner)
     note = (
         f" {confirmation.note[:1].upper()}{confirmation.note[1:].rstrip('.')}." if confirmation.note else ""
@@ -148,19 +138,18 @@ def _sentence(confirmation: Confirmation, winner: int | None) -> str:
     if not confirmation.windows:
         return f"{name}: not confirmed.{note}"
     window = confirmation.windows[-1]
-    judgement = _tightest(window)
+    judgement = _decisive(window)
     confidence = f"{window.verdict.confidence * 100:g} %"
-    where = _where(window)
-    counted = _counted(judgement)
+    where, bad = _where(run, window), counted(judgement.count)
     match window.verdict.state:
         case State.PASS:
             slos = listed(objective(one.count.slo) for one in window.verdict.judgements)
-            text = f"proven at {confidence} to hold {slos} {where}: {counted}."
+            text = f"proven at {confidence} to hold {slos} {where}: {bad}."
         case State.FAIL:
-            text = f"shown at {confidence} to miss {objective(judgement.count.slo)} {where}: {counted}."
+            text = f"shown at {confidence} to miss {objective(judgement.count.slo)} {where}: {bad}."
         case State.UNDECIDED:
             held = "held by the point rule, but not proven" if window.passed else "neither proven nor refuted"
-            text = f"{held} at {confidence} {where}: {counted}. " + (
+            text = f"{held} at {confidence} {where}: {bad}. " + (
                 "At the share seen no number of requests would prove it."
                 if judgement.needed is None
                 else f"At the share seen, {plural(judgement.needed, 'more request')} would prove it."

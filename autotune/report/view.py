@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 from autotune.domain.outcome import Result
@@ -13,7 +12,7 @@ from autotune.report.marks import LatencyCurves, LoadCurve, latency_curves, load
 from autotune.report.proof import Proof, proof
 from autotune.report.table import HistoryPoint, Setting, TrialRow, history, low_rps, settings, trial_row
 from autotune.report.windows import best_other, by_number, highest_held
-from autotune.report.words import promise
+from autotune.report.words import listed, promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +27,7 @@ class View:
     proof: Proof
     settings: tuple[Setting, ...]
     deploy: str | None
+    deploy_note: str
     load: LoadCurve
     latency: LatencyCurves
     tally: str
@@ -39,10 +39,11 @@ class View:
     method: tuple[Fact, ...]
 
 
-def view(run: Run, result: Result) -> View:
+def view(run: Run, result: Result, *, variables: tuple[str, ...] = ()) -> View:
     """What the page says about a run that ended with `result`.
 
-    Beside the defaults the charts show the tuned settings or, when there are none, the best of the rest.
+    `variables` are the names of the environment variables that a deployment sets. Beside the defaults the
+    charts show the tuned settings or, when there are none, the best of the rest.
     """
     trials = result.trials
     default, best = by_number(trials, 0), by_number(trials, result.winner)
@@ -58,9 +59,11 @@ def view(run: Run, result: Result) -> View:
         figures=figures(run, result, tuned, default, proven),
         proof=proven,
         settings=settings(run, tuned),
-        deploy=None if tuned is None else f"vllm serve {shlex.quote(run.model.path)} --config tuned.yaml",
-        load=load_curve(run.sla.slos[0], shown, result.confirmations),
-        latency=latency_curves(run.sla, shown),
+        # Not `vllm serve MODEL --config`: a model on the command line beats the one in the file.
+        deploy=None if tuned is None else "./serve.sh",
+        deploy_note=_deploy_note(variables),
+        load=load_curve(run, shown, result.confirmations),
+        latency=latency_curves(run, shown),
         tally=tally(trials),
         trials=tuple(trial_row(run, trial, result.winner) for trial in trials),
         history=history(run, trials, result.winner),
@@ -69,3 +72,13 @@ def view(run: Run, result: Result) -> View:
         exclusions=tuple(map(str, run.exclusions)),
         method=method(run),
     )
+
+
+def _deploy_note(variables: tuple[str, ...]) -> str:
+    note = (
+        "It lies beside this report and starts the engine with tuned.yaml, which names the model too; words"
+        " behind it, such as --port 8000, are handed on."
+    )
+    if not variables:
+        return note
+    return f"{note} tuned.yaml alone is not enough: serve.sh also sets {listed(variables)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.domain.measurement import Count
 from autotune.domain.outcome import Confirmation, Measured, Result, Stopped, Trial, Window
+from autotune.domain.run import Run
 from autotune.domain.slo import Slo
 
 
@@ -12,9 +13,17 @@ def windows_of(trial: Trial) -> tuple[Window, ...]:
     return trial.outcome.windows if isinstance(trial.outcome, Measured | Stopped) else ()
 
 
-def lowest_rate_rps(windows: tuple[Window, ...]) -> float | None:
-    """The lowest rate that was offered."""
-    return min((window.measurement.rate_rps for window in windows), default=None)
+def rate_rps(run: Run, window: Window) -> float:
+    """The request rate of a window that can be compared: its speed times the recorded rate of its slice.
+
+    What it was really offered is `Measurement.rate_rps`, which also holds how busy its part of the slice is.
+    """
+    return window.speed * (run.held_rate_rps if window.phase == "confirm" else run.search_rate_rps)
+
+
+def lowest(windows: tuple[Window, ...]) -> Window | None:
+    """The slowest window."""
+    return min(windows, key=lambda window: window.speed, default=None)
 
 
 def highest_held(trial: Trial) -> Window | None:
@@ -33,8 +42,12 @@ def highest_held(trial: Trial) -> Window | None:
 
 def first_failed(trial: Trial) -> Window | None:
     """The slowest window that failed."""
-    failed = [window for window in windows_of(trial) if not window.passed]
-    return min(failed, key=lambda window: window.speed, default=None)
+    return lowest(tuple(window for window in windows_of(trial) if not window.passed))
+
+
+def fixed_window(trial: Trial) -> Window | None:
+    """The window that speaks for a trial at a fixed rate: the one that held, else the first."""
+    return highest_held(trial) or next(iter(windows_of(trial)), None)
 
 
 def by_number(trials: tuple[Trial, ...], number: int | None) -> Trial | None:
@@ -47,13 +60,19 @@ def count_of(window: Window, slo: Slo | None) -> Count | None:
     return next((count for count in window.measurement.counts if count.slo == slo), None)
 
 
+def tightest(window: Window) -> Count | None:
+    """The objective whose percentile takes most of its limit; None when none of them has a value."""
+    seen = [count for count in window.measurement.counts if count.value_s is not None]
+    return max(seen, key=lambda count: (count.value_s or 0.0) / count.slo.limit_s, default=None)
+
+
 def confirmation_of(result: Result, number: int | None) -> Confirmation | None:
     """The confirmation of a trial, when it was launched and loaded."""
     return next((one for one in result.confirmations if one.trial == number and one.windows), None)
 
 
 def challenger(result: Result) -> Confirmation | None:
-    """The confirmation of the best of the rest when the defaults are kept all the same."""
+    """The confirmation of the best of the rest when it was not taken all the same."""
     return next((one for one in result.confirmations if not one.default and one.windows), None)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
+from autotune.domain.measurement import Count
 from autotune.domain.outcome import Capacity
-from autotune.domain.slo import Sla, Slo
+from autotune.domain.slo import Metric, Sla, Slo
 from autotune.domain.space import Value
+from autotune.units import show_duration
 
 
 def three(value: float) -> str:
@@ -59,6 +61,31 @@ def promise(sla: Sla) -> str:
     return listed(objective(slo) for slo in sla.slos)
 
 
+def counted(count: Count) -> str:
+    """'8 bad of 2,940 requests'; gaps are pooled, so they are given with the requests they came from."""
+    values = plural(count.n, "request")
+    if count.slo.metric is Metric.ITL:
+        values = f"{plural(count.n, 'gap')} of {plural(count.requests, 'request')}"
+    return f"{count.bad:,} bad of {values}"
+
+
+def percentile(count: Count) -> str:
+    """'ttft_p99 300 ms'."""
+    return f"{count.slo.key} {'has no value' if count.value_s is None else show_duration(count.value_s)}"
+
+
+def closeness(count: Count | None) -> str:
+    """'ttft_p99 300 ms, 60 % of its limit'."""
+    if count is None or count.value_s is None:
+        return "no value"
+    return f"{percentile(count)}, {percent(count.value_s / count.slo.limit_s)} of its limit"
+
+
+def attempts(count: int) -> str:
+    """How often a confirmation was tried; several chances are not one, so they are said."""
+    return "first attempt" if count == 1 else f"attempt {count} of held-out traffic, each judged on its own"
+
+
 def value_text(value: Value) -> str:
     """A setting as it stands in YAML: true and false, not Python's names."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -97,7 +124,7 @@ class Ratio:
         """None unless both held the SLA at some speed.
 
         The true capacities lie inside their brackets, so their ratio lies between low / high and
-        high / low. Speeds are compared, for both climbs replay the same recording.
+        high / low. Speeds are compared, for both replay the same slice of the recording.
         """
         if tuned.low_speed is None or default.low_speed is None:
             return None

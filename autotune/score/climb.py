@@ -66,9 +66,12 @@ def climb(load: Load, incumbent: float | None) -> Climb:
 
 
 def _find(load: Load) -> Generator[float, bool, tuple[int, Bracket]]:
-    """Step up by 1.5 from the start while it passes, or down by 1.5² while it fails."""
+    """Step up by 1.5 from the start while it passes, or down by 1.5² while it fails.
+
+    Goes on past `max_windows` until something fails: a capacity without an upper end compares with nothing.
+    """
     bracket, speed, used = Bracket(low=None, high=None), load.start_speed, 0
-    while used < load.max_windows:
+    while used < load.max_windows or bracket.high is None:
         passed = yield speed
         used, bracket = used + 1, bracket.with_result(speed, passed=passed)
         if bracket.low is not None and bracket.high is not None:
@@ -84,10 +87,13 @@ def _find(load: Load) -> Generator[float, bool, tuple[int, Bracket]]:
 
 
 def _anchored(load: Load, incumbent: float) -> Generator[float, bool, tuple[int, Bracket]]:
-    """One window just above the incumbent decides; a winner gallops on, a loser gets one lower probe."""
+    """One window just above the incumbent decides; a winner gallops on, a loser gets one lower probe.
+
+    The gallop, too, ends at a failure and not at `max_windows`.
+    """
     speed = min(incumbent * ANCHOR, load.max_speed)
     bracket, used, exponent = Bracket(low=None, high=None), 0, 1
-    while used < load.max_windows and bracket.high is None:
+    while bracket.high is None:
         passed = yield speed
         used, bracket = used + 1, bracket.with_result(speed, passed=passed)
         if speed >= load.max_speed:

@@ -14,24 +14,36 @@ def judged(slo: Slo, timing: Timing) -> tuple[int, int]:
     """How many values of this request count for `slo`, and how many of them are bad.
 
     A value over the limit is bad; so is every value of a request that failed, timed out or was
-    refused. A request that we cancelled counts only for what was already certain.
+    refused. A request that was still running when we cut it off counts only for what was certain by then.
     """
-    expected = timing.output_tokens
     values = timing.values_s(slo.metric)
     over = sum(value > slo.limit_s for value in values)
     if timing.finished:
         return len(values), over
-    if slo.metric is Metric.ITL:
-        gaps = max(expected - 1, len(values))
-        return (len(values), over) if timing.cancelled else (gaps, gaps)
     if timing.cancelled:
-        waited = (timing.ended_ns - timing.due_ns) / 1e9
-        if slo.metric is Metric.TTFT and values:
+        return _certain(slo, timing, len(values), over)
+    if slo.metric is Metric.ITL:
+        gaps = max(timing.output_tokens - 1, len(values))
+        return gaps, gaps
+    return (0, 0) if slo.metric is Metric.TPOT and timing.output_tokens < 2 else (1, 1)
+
+
+def _certain(slo: Slo, timing: Timing, seen: int, over: int) -> tuple[int, int]:
+    """What is known of a request that was cut off: nothing it did later can make these values good."""
+    waited_s = (timing.ended_ns - timing.due_ns) / 1e9
+    silent_s = (timing.ended_ns - timing.token_ns[-1]) / 1e9 if timing.token_ns else 0.0
+    match slo.metric:
+        case Metric.TTFT if seen:
             return 1, over
-        if slo.metric is not Metric.TPOT and waited > slo.limit_s:
-            return 1, 1
-        return 0, 0
-    return (0, 0) if slo.metric is Metric.TPOT and expected < 2 else (1, 1)
+        case Metric.TTFT | Metric.E2EL:
+            late = waited_s > slo.limit_s
+        case Metric.ITL:
+            stalled = silent_s > slo.limit_s and len(timing.token_ns) < timing.output_tokens
+            return seen + stalled, over + stalled
+        case Metric.TPOT:
+            streamed_s = (timing.ended_ns - timing.token_ns[0]) / 1e9 if timing.token_ns else 0.0
+            late = timing.output_tokens > 1 and streamed_s / (timing.output_tokens - 1) > slo.limit_s
+    return (1, 1) if late else (0, 0)
 
 
 def count(slo: Slo, timings: Iterable[Timing]) -> Count:

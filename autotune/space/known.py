@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 from autotune.domain.launch import Device
@@ -155,3 +156,15 @@ VLLM_REFUSED: Mapping[str, str] = {
     "served_model_name": _OURS,
     "uds": _OURS,
 }
+
+
+def refuse_fixed(name: str) -> tuple[str, str] | None:
+    """Why a setting cannot be part of every launch, and what to do instead; None when it can."""
+    if name in VLLM_REFUSED:
+        return f"{name} cannot be used", VLLM_REFUSED[name]
+    if name in {"variant", "threads"}:
+        return f"{name} is no option of the engine", "vary it in a search space, or begin with it by a preset"
+    if name in VLLM or name in VLLM_FIXED_ONLY:
+        return None
+    near = get_close_matches(name, [*VLLM, *VLLM_FIXED_ONLY], n=1)
+    return f"unknown option {name}", f"did you mean {near[0]}?" if near else "see `vllm serve --help=all`"

@@ -27,7 +27,7 @@ engine_python: {PYTHON}
 quality: perplexity=2%
 space: space.yaml
 trials: 3
-load: {{window_requests: 40, window: 15s, lead_in: 1s, max_windows: 3, resolution: 1.3, start_speed: 15}}
+load: {{window_requests: 40, window: 15s, lead_in: 1s, max_windows: 3, resolution: 1.3, start_speed: 2}}
 """
 SPACE = """
 name: smoke

@@ -51,7 +51,7 @@ plan = LaunchPlan(argv=tuple(argv), env={}, settings={}, deploy_env={}, port=int
 engine = launch(plan, key="k", log=Path(log))
 for _ in engine.wait_ready():
     pass
-print(engine.owned.session, engine.owned.began, flush=True)
+print(engine.owned.session, engine.owned.began, engine.owned.boot, flush=True)
 time.sleep(60)
 """
 
@@ -292,9 +292,9 @@ def run_tuner(tmp_path: Path, script: Script) -> tuple[subprocess.Popen[str], Ow
         text=True,
     )
     assert tuner.stdout is not None
-    session, began = tuner.stdout.readline().split()
+    session, began, boot = tuner.stdout.readline().split()
     tuner.stdout.close()
-    return tuner, Owned(session=int(session), began=float(began))
+    return tuner, Owned(session=int(session), began=float(began), boot=boot)
 
 
 def test_the_guard_ends_the_engine_by_itself_when_the_tuner_is_killed(tmp_path: Path) -> None:
@@ -341,7 +341,8 @@ def stranger() -> Iterator[psutil.Process]:
 
 
 def test_a_session_number_that_was_given_out_again_is_left_alone(stranger: psutil.Process) -> None:
-    ours = Owned(session=stranger.pid, began=stranger.create_time() - 100)  # ended long before this one began
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    ours = Owned(session=stranger.pid, began=1.0, boot=boot)  # ended long before this one began
     assert members(ours) == []
     assert sweep(ours, patience_s=0.1) == []
     assert stranger.is_running()
@@ -352,7 +353,7 @@ def test_nothing_of_ours_survives_a_reboot(stranger: psutil.Process) -> None:
     (child,) = stranger.children()
     stranger.kill()  # a daemon's session has no leader any more
     until(lambda: not alive(stranger.pid))
-    ours = Owned(session=stranger.pid, began=psutil.boot_time() - 100)
+    ours = Owned(session=stranger.pid, began=1.0, boot="another boot")
     assert members(ours) == []
     assert child.is_running()
     child.kill()

@@ -103,6 +103,8 @@ RUN = Run(
     workload_requests=12_000,
     workload_rate_rps=RECORDED_RPS,
     holdout=9_000,
+    search_rate_rps=RECORDED_RPS,
+    held_rate_rps=RECORDED_RPS,
     space=SPACE,
     exclusions=(
         Exclusion(parameter="max_num_seqs", level=2048, reason="more than max_num_batched_tokens allows"),
@@ -126,6 +128,8 @@ RUN = Run(
     start_deadline_s=600.0,
 )
 FIXED_RATE = replace(RUN, load=replace(RUN.load, at=1.0))
+UNEVEN = replace(RUN, search_rate_rps=2.5, held_rate_rps=1.5)
+"""A recording whose last part is quieter than the rest; windows are still offered 2.0 × their speed."""
 
 
 def window(
@@ -140,10 +144,14 @@ def window(
     needed: int | None = 1_300,
     phase: str = "climb",
     slo: Slo = TTFT,
+    requests: int | None = None,
 ) -> Window:
-    """A window at `speed` × recorded; by default 2 of 600 are bad when it passed, 31 when it did not."""
+    """A window at `speed` × recorded; by default 2 of 600 are bad when it passed, 31 when it did not.
+
+    `requests` is where the `n` values come from, when there are several of a request.
+    """
     late = (2 if passed else 31) if bad is None else bad
-    count = Count(slo=slo, n=n, bad=late, requests=n, value_s=value_s)
+    count = Count(slo=slo, n=n, bad=late, requests=requests or n, value_s=value_s)
     judgement = Judgement(
         count=count, state=state, lower_share=0.0002, upper_share=0.0147, margin=-0.47, needed=needed
     )
@@ -210,18 +218,30 @@ def trial(number: int, outcome: Outcome, *, origin: str = "", **changed: Value) 
 
 
 def confirmation(
-    number: int, *windows: Window, speed: float | None = None, note: str | None = None
+    number: int, *windows: Window, speed: float | None = None, note: str | None = None, run: Run = RUN
 ) -> Confirmation:
-    """A confirmation of a trial; `speed` is what it held at."""
-    return Confirmation(trial=number, default=number == 0, speed=speed, windows=windows, note=note)
+    """A confirmation of a trial; `speed` is what it held at, with its rate by the held-out slice of `run`."""
+    return Confirmation(
+        trial=number,
+        default=number == 0,
+        speed=speed,
+        rate_rps=None if speed is None else speed * run.held_rate_rps,
+        windows=tuple(replace(window, phase="confirm") for window in windows),
+        note=note,
+    )
 
 
-def result(*trials: Trial, winner: int | None, confirmations: tuple[Confirmation, ...] = ()) -> Result:
+def result(
+    *trials: Trial,
+    winner: int | None,
+    confirmations: tuple[Confirmation, ...] = (),
+    reason: str = "24 trials were asked for",
+) -> Result:
     """All of them together."""
     return Result(
         trials=trials,
         winner=winner,
         confirmations=confirmations,
-        reason="24 trials were asked for",
+        reason=reason,
         seconds=6_420.0,
     )

@@ -68,8 +68,13 @@ def test_a_failed_request_for_one_token_owes_no_gap_and_no_time_per_token() -> N
         (TTFT, timing(600, output_tokens=4, ended_ms=9000, cancelled=True), (1, 1)),
         (E2EL, timing(400, output_tokens=4, ended_ms=1000, cancelled=True), (0, 0)),
         (E2EL, timing(400, output_tokens=4, ended_ms=1001, cancelled=True), (1, 1)),
-        (TPOT, timing(400, 900, output_tokens=4, ended_ms=9000, cancelled=True), (0, 0)),
-        (ITL, timing(400, 420, 520, output_tokens=9, ended_ms=9000, cancelled=True), (2, 1)),
+        # three gaps to fill: 3 · 40 ms are not over yet, then they are
+        (TPOT, timing(400, 420, output_tokens=4, ended_ms=520, cancelled=True), (0, 0)),
+        (TPOT, timing(400, 420, output_tokens=4, ended_ms=521, cancelled=True), (1, 1)),
+        # a silence that is longer than the limit is a bad gap, whenever it ends
+        (ITL, timing(400, 420, 520, output_tokens=9, ended_ms=530, cancelled=True), (2, 1)),
+        (ITL, timing(400, 420, 520, output_tokens=9, ended_ms=9000, cancelled=True), (3, 2)),
+        (ITL, timing(400, 420, 520, output_tokens=3, ended_ms=9000, cancelled=True), (2, 1)),
     ],
 )
 def test_a_cancelled_request_counts_for_what_was_certain(

@@ -136,10 +136,10 @@ def test_a_trial_that_was_begun_is_known_until_it_ends(journal: Journal) -> None
 
 
 def test_an_engine_is_known_until_it_was_stopped(journal: Journal) -> None:
-    journal.write("launched", process=Launched(session=100, began=5.5))
-    journal.write("launched", process=Launched(session=200, began=6.5))
+    journal.write("launched", process=Launched(session=100, began=5.5, boot="b"))
+    journal.write("launched", process=Launched(session=200, began=6.5, boot="b"))
     journal.write("stopped", session=100)
-    assert journal.history().launched == [Launched(session=200, began=6.5)]
+    assert journal.history().launched == [Launched(session=200, began=6.5, boot="b")]
 
 
 def test_an_ended_run_says_why(journal: Journal) -> None:

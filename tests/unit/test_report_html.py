@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from report_fixtures import RUN, SPACE, confirmation, measured, result, trial, window
+from report_fixtures import RUN, SPACE, UNEVEN, confirmation, measured, result, trial, window
 
 from autotune.domain.measurement import State
 from autotune.domain.outcome import Cause, Infeasible, Result
@@ -219,3 +219,19 @@ def test_numbers_stay_with_their_units() -> None:
     assert _tied("8.20 – 9.10 req/s inside [1.8, 2.3] ≤ 500 ms at 95 % of it") == (
         "8.20\u00a0–\u00a09.10\u00a0req/s inside [1.8,\u00a02.3]\u00a0≤\u00a0500\u00a0ms at 95\u00a0% of it"
     )
+
+
+def test_the_page_deploys_with_the_script_beside_it(tmp_path: Path) -> None:
+    path = write_html(RUN, a_result(), tmp_path, variables=("VLLM_CPU_OMP_THREADS_BIND",))
+    text = "".join(Page(path.read_text(encoding="utf-8")).text)
+    assert "./serve.sh" in text
+    assert "vllm serve" not in text
+    assert "serve.sh also sets VLLM_CPU_OMP_THREADS_BIND" in text
+
+
+def test_what_was_offered_is_shown_under_that_name_only(tmp_path: Path) -> None:
+    path = write_html(UNEVEN, a_result(), tmp_path)
+    figure = Page(path.read_text(encoding="utf-8")).figures["load"]
+    # The tuned climb: 4.2 × 2.5 and 4.6 × 2.5, though 8.4 and 9.2 req/s were offered.
+    assert figure["data"][1]["x"] == [10.5, 11.5]
+    assert figure["layout"]["xaxis"]["title"]["text"] == "Request rate, req/s"

@@ -7,6 +7,7 @@ from report_fixtures import (
     FIXED_RATE,
     RUN,
     TTFT,
+    UNEVEN,
     confirmation,
     measured,
     result,
@@ -17,7 +18,6 @@ from report_fixtures import (
 from autotune.domain.measurement import State
 from autotune.domain.outcome import Capacity, Cause, Faulted, Infeasible, Outcome, Quality, Stopped
 from autotune.domain.slo import Metric, Sla
-from autotune.report.headline import Tone
 from autotune.report.marks import Role
 from autotune.report.table import Kind
 from autotune.report.view import view
@@ -63,9 +63,9 @@ def test_an_open_bracket_leaves_an_open_interval() -> None:
 
 def test_a_gain_is_a_ratio_with_its_interval() -> None:
     headline = view(RUN, result(DEFAULT, TUNED, winner=7)).headline
-    assert headline.tone is Tone.GAIN
     assert headline.sentence == (
         "Tuned settings carry 2.1× [1.8, 2.3] the traffic of the defaults inside ttft_p99 ≤ 500 ms"
+        " (search, not confirmed)"
     )
     assert "8.40 against 4.00 req/s" in headline.details[0]
 
@@ -73,7 +73,7 @@ def test_a_gain_is_a_ratio_with_its_interval() -> None:
 def test_several_objectives_are_all_named() -> None:
     run = replace(RUN, sla=Sla.parse(["ttft_p99=500ms", "tpot_p95=40ms"]))
     sentence = view(run, result(DEFAULT, TUNED, winner=7)).headline.sentence
-    assert sentence.endswith("inside ttft_p99 ≤ 500 ms and tpot_p95 ≤ 40 ms")
+    assert "inside ttft_p99 ≤ 500 ms and tpot_p95 ≤ 40 ms (search" in sentence
 
 
 def test_without_a_failing_rate_the_gain_is_at_least_the_lower_end() -> None:
@@ -86,7 +86,7 @@ def test_without_a_failing_rate_the_gain_is_at_least_the_lower_end() -> None:
 def test_defaults_that_never_failed_leave_the_gain_open() -> None:
     headline = view(RUN, result(trial(0, measured(2.0, None)), TUNED, winner=7)).headline
     assert headline.sentence == (
-        "Tuned settings hold ttft_p99 ≤ 500 ms at 8.40 – 9.20 req/s;"
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 8.40 – 9.20 req/s (search, not confirmed);"
         " the defaults met no failing rate, so the gain is open"
     )
 
@@ -94,7 +94,7 @@ def test_defaults_that_never_failed_leave_the_gain_open() -> None:
 def test_defaults_that_hold_nothing_are_named_with_the_lowest_rate_tried() -> None:
     headline = view(RUN, result(trial(0, measured(None, 0.2)), TUNED, winner=7)).headline
     assert headline.sentence == (
-        "Tuned settings hold ttft_p99 ≤ 500 ms at 8.40 – 9.20 req/s;"
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 8.40 – 9.20 req/s (search, not confirmed);"
         " the defaults hold it at no rate tried (lowest: 0.400 req/s)"
     )
 
@@ -113,7 +113,6 @@ def test_overlapping_brackets_are_owned_up_to() -> None:
 def test_keeping_the_defaults_is_an_answer() -> None:
     other = trial(1, measured(1.6, 2.0, trial=1), max_num_seqs=128)
     page = view(RUN, result(DEFAULT, other, winner=0))
-    assert page.headline.tone is Tone.KEEP
     assert page.headline.sentence == (
         "Keep the defaults: nothing tried carries clearly more inside ttft_p99 ≤ 500 ms"
     )
@@ -124,7 +123,7 @@ def test_keeping_the_defaults_is_an_answer() -> None:
 
 @pytest.mark.parametrize(
     ("speed", "did"),
-    [(None, "did not hold on traffic"), (2.0, "carried no more on traffic")],
+    [(None, "did not hold on held-out traffic"), (2.0, "carried no more on held-out traffic")],
 )
 def test_a_leader_that_lost_the_confirmation_is_not_called_absent(speed: float | None, did: str) -> None:
     lost = confirmation(7, window(4.0, passed=speed is not None, trial=7), speed=speed)
@@ -134,17 +133,40 @@ def test_a_leader_that_lost_the_confirmation_is_not_called_absent(speed: float |
     assert [line.name for line in page.load.lines] == ["Default (trial 0)", "Best other (trial 7)"]
 
 
-def test_a_winner_that_did_not_hold_again_is_not_a_gain() -> None:
-    lost = confirmation(7, window(4.0, passed=False, trial=7, state=State.FAIL))
-    page = view(RUN, result(trial(0, OOM), TUNED, winner=7, confirmations=(lost,)))
-    assert page.headline.tone is Tone.OPEN
-    assert page.headline.sentence.startswith("Not settled: trial 7 held ttft_p99 ≤ 500 ms in the search")
-    assert page.proof.state is State.FAIL
+def test_the_best_attainable_that_did_not_hold_again_is_neither_a_gain_nor_nothing() -> None:
+    lost = confirmation(7, window(4.0, passed=False, trial=7), window(3.8, passed=False, trial=7), run=UNEVEN)
+    page = view(UNEVEN, result(trial(0, OOM), TUNED, winner=None, confirmations=(lost,)))
+    assert page.headline.sentence == (
+        "The best attainable, trial 7, did not hold ttft_p99 ≤ 500 ms on held-out traffic"
+    )
+    # 4.2 × 2.5 = 10.5 in the search, 3.8 × 1.5 = 5.7 held out
+    assert page.headline.details == (
+        "In the search the highest rate that held was 10.5 req/s (4.20 × recorded).",
+        "On held-out traffic trial 7 held at no rate tried; the lowest was 5.70 req/s (3.80 × recorded).",
+        "2 trials: 1 measured and 1 infeasible (1 out of memory).",
+    )
+    assert page.deploy is None
+    assert [line.name for line in page.load.lines] == ["Best other (trial 7)"]
+
+
+def test_defaults_that_did_not_hold_again_are_kept_but_not_vouched_for() -> None:
+    mine = confirmation(7, window(4.0, passed=False, trial=7))
+    theirs = confirmation(0, window(1.9, passed=False), window(1.8, passed=False))
+    page = view(RUN, result(DEFAULT, TUNED, winner=0, confirmations=(mine, theirs)))
+    assert page.headline.details[0] == (
+        "On held-out traffic the defaults held at no rate tried; the lowest was 3.60 req/s (1.80 × recorded)."
+    )
+
+
+def test_keeping_the_defaults_because_nothing_else_was_judged_says_so() -> None:
+    late = trial(1, Faulted(reason="our own client was late", engine=False), max_num_seqs=128)
+    headline = view(RUN, result(DEFAULT, late, winner=0)).headline
+    assert headline.sentence == "Keep the defaults: no other configuration was judged"
+    assert headline.details == ("1 other configuration tried, 0 judged.",)
 
 
 def test_nothing_holds_is_said_with_the_lowest_rate_tried() -> None:
     page = view(RUN, result(trial(0, measured(None, 0.1)), trial(1, OOM), winner=None))
-    assert page.headline.tone is Tone.NOTHING
     assert page.headline.sentence == "Nothing tried holds ttft_p99 ≤ 500 ms"
     assert page.headline.details == (
         "The lowest rate tried was 0.200 req/s (0.100 × recorded).",
@@ -155,7 +177,6 @@ def test_nothing_holds_is_said_with_the_lowest_rate_tried() -> None:
 def test_a_run_without_a_measurement_has_no_answer() -> None:
     faulted = trial(0, Faulted(reason="port taken", engine=False))
     headline = view(RUN, result(faulted, winner=None)).headline
-    assert headline.tone is Tone.OPEN
     assert headline.sentence == "No answer: the run ended before a trial was measured"
 
 
@@ -169,16 +190,144 @@ def test_an_empty_run_still_has_a_page() -> None:
 def test_at_a_fixed_rate_the_percentiles_decide() -> None:
     page = view(FIXED_RATE, result(trial(0, measured(1.0, None)), trial(1, measured(1.0, None)), winner=1))
     assert page.headline.sentence == (
-        "Tuned settings hold ttft_p99 ≤ 500 ms at 1 × recorded (2.00 req/s);"
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 1 × recorded (2.00 req/s; search, not confirmed);"
         " the defaults hold it too, with less to spare"
     )
-    assert page.headline.details[0] == ("The tuned settings (trial 1): ttft_p99 300 ms (n = 600, 2 bad).")
+    assert page.headline.details[0] == (
+        "The tuned settings in the search: ttft_p99 300 ms (2 bad of 600 requests)."
+    )
     assert page.history == ()
 
 
 def test_at_a_fixed_rate_failing_defaults_are_named() -> None:
     page = view(FIXED_RATE, result(trial(0, measured(None, 1.0)), trial(1, measured(1.0, None)), winner=1))
     assert page.headline.sentence.endswith("; the defaults do not")
+
+
+def test_at_a_fixed_rate_the_confirmations_are_compared_when_there_are_two() -> None:
+    run = replace(UNEVEN, load=FIXED_RATE.load)
+    mine = confirmation(1, window(1.0, passed=True, trial=1, value_s=0.2), speed=1.0, run=run)
+    theirs = confirmation(0, window(1.0, passed=False, value_s=0.7), run=run)
+    what = result(
+        trial(0, measured(1.0, None)), trial(1, measured(1.0, None)), winner=1, confirmations=(mine, theirs)
+    )
+    headline = view(run, what).headline
+    assert headline.sentence == (
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 1 × recorded (1.50 req/s) on held-out traffic;"
+        " the defaults do not"
+    )
+    assert headline.details == (
+        "The tuned settings on held-out traffic: ttft_p99 200 ms (2 bad of 600 requests).",
+        "The default settings on held-out traffic: ttft_p99 700 ms (31 bad of 600 requests).",
+    )
+
+
+def test_at_a_fixed_rate_one_confirmation_leaves_the_comparison_to_the_search() -> None:
+    mine = confirmation(1, window(1.0, passed=True, trial=1), speed=1.0)
+    trials = (trial(0, measured(1.0, None)), trial(1, measured(1.0, None)))
+    headline = view(FIXED_RATE, result(*trials, winner=1, confirmations=(mine,))).headline
+    assert headline.sentence == (
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 1 × recorded (2.00 req/s) on held-out traffic;"
+        " in the search the defaults hold it too, with less to spare"
+    )
+
+
+# The gain on held-out traffic
+
+
+def test_two_confirmations_make_the_claim_and_the_search_stands_beside_it() -> None:
+    mine = confirmation(7, window(4.0, passed=False), window(3.8, passed=True), speed=3.8, run=UNEVEN)
+    theirs = confirmation(
+        0,
+        window(3.8, passed=False),
+        window(1.9, passed=False),
+        window(1.8, passed=True),
+        speed=1.8,
+        run=UNEVEN,
+    )
+    headline = view(UNEVEN, result(DEFAULT, TUNED, winner=7, confirmations=(mine, theirs))).headline
+    # 3.8 / 1.8 = 2.11, 3.8 / 1.9 = 2.0, 4.0 / 1.8 = 2.22 rounds up; rates are 3.8 × 1.5 and 1.8 × 1.5
+    assert headline.sentence == (
+        "Tuned settings carry 2.1× [2.0, 2.3] the traffic of the defaults inside ttft_p99 ≤ 500 ms"
+        " on held-out traffic"
+    )
+    assert headline.details == (
+        (
+            "2.1× compares the highest rates that held on held-out traffic, 5.70 against 2.70 req/s;"
+            " the brackets behind them allow anything from 2.0× to 2.3×."
+        ),
+        "Search: 2.1× [1.8, 2.3] the traffic of the defaults.",
+    )
+
+
+def test_defaults_that_fail_where_the_winner_holds_bound_the_gain_by_one() -> None:
+    mine = confirmation(7, window(4.0, passed=True), speed=4.0)
+    theirs = confirmation(0, window(4.0, passed=False), window(2.0, passed=True), speed=2.0)
+    headline = view(RUN, result(DEFAULT, TUNED, winner=7, confirmations=(mine, theirs))).headline
+    # 4.0 / 2.0 = 2.0; 4.0 / 4.0 = 1.0: what the defaults carry is below 4.0, so the gain is above 1
+    assert headline.sentence.startswith("Tuned settings carry 2.0× [1.0, not bounded above] the traffic")
+    assert headline.details[0].endswith(
+        "8.00 against 4.00 req/s."
+        " No rate tried was too high for the tuned settings, so the gain has no upper end."
+    )
+    assert not any("includes 1" in detail for detail in headline.details)
+
+
+def test_one_confirmation_is_no_comparison() -> None:
+    mine = confirmation(7, window(4.0, passed=True), speed=4.0)
+    theirs = confirmation(0, window(4.0, passed=False), window(1.9, passed=False))
+    headline = view(RUN, result(DEFAULT, TUNED, winner=7, confirmations=(mine, theirs))).headline
+    assert headline.sentence.endswith("[1.8, 2.3] the traffic of the defaults inside ttft_p99 ≤ 500 ms"
+                                      " (search, not confirmed)")  # fmt: skip
+    assert headline.details[-1] == (
+        "On held-out traffic the defaults held at no rate tried; the lowest was 3.80 req/s (1.90 × recorded)."
+    )
+
+
+def test_a_confirmed_winner_without_a_ratio_claims_the_confirmed_rate() -> None:
+    mine = confirmation(7, window(4.0, passed=True), speed=4.0, run=UNEVEN)
+    what = result(trial(0, measured(None, 0.2)), TUNED, winner=7, confirmations=(mine,))
+    # 4.0 × 1.5 = 6.0 held out; the defaults were tried at 0.2 × 2.5 = 0.5 in the search
+    assert view(UNEVEN, what).headline.sentence == (
+        "Tuned settings hold ttft_p99 ≤ 500 ms at 6.00 req/s (4.00 × recorded) on held-out traffic;"
+        " the defaults hold it at no rate tried (lowest: 0.500 req/s)"
+    )
+
+
+# One definition of a rate
+
+
+def test_a_rate_is_the_speed_times_the_recorded_rate_of_its_slice() -> None:
+    held = window(4.0, passed=True, trial=7, state=State.PASS, needed=None)
+    own = confirmation(7, held, speed=4.0, run=UNEVEN)
+    page = view(UNEVEN, result(DEFAULT, TUNED, winner=7, confirmations=(own,)))
+    # Confirmed 4.0 × 1.5; in the search 4.2 × 2.5 and 4.6 × 2.5; every window was offered 2.0 × its speed.
+    assert [(one.rate, one.offered, one.speed) for one in page.load.lines[1].points] == [
+        ("6.00", "8.00", "4.00"),
+        ("10.5", "8.40", "4.20"),
+        ("11.5", "9.20", "4.60"),
+    ]
+    assert [one.rate_rps for one in page.latency.curves] == pytest.approx([5.0, 5.75, 10.5])
+    assert page.proof.confirmed_rps == 6.0
+    assert [row.rate for row in page.proof.rows] == [
+        "6.00 req/s (4.00 × recorded)",
+        "10.5 req/s (4.20 × recorded)",
+    ]
+    assert "at 6.00 req/s (4.00 × recorded), on a fresh launch" in page.proof.sentences[0]
+
+
+def test_the_lowest_rate_tried_is_a_speed_of_the_search_slice() -> None:
+    # Offered 0.2 req/s, but 0.1 × recorded is 0.25 req/s of a slice recorded at 2.5.
+    headline = view(UNEVEN, result(trial(0, measured(None, 0.1)), winner=None)).headline
+    assert headline.details[0] == "The lowest rate tried was 0.250 req/s (0.100 × recorded)."
+
+
+def test_both_slices_are_named_with_their_rates() -> None:
+    page = view(UNEVEN, result(DEFAULT, winner=0))
+    held = next(fact for fact in page.environment if fact.label == "Held out")
+    assert held.text == "the last 3,000 requests"
+    assert held.note.startswith("recorded at 1.50 req/s")
+    assert held.note.endswith("recorded at 2.50 req/s")
 
 
 # The proof
@@ -192,8 +341,8 @@ def test_a_pass_is_a_proof_with_its_n() -> None:
     assert proof.state is State.PASS
     assert len(proof.sentences) == 1
     assert proof.sentences[0] == (
-        "Tuned settings (trial 7): proven at 95 % to hold ttft_p99 ≤ 500 ms at 8.00 req/s, on a fresh launch"
-        " and traffic the search had not seen: 8 bad of 2,940 requests."
+        "Tuned settings (trial 7): proven at 95 % to hold ttft_p99 ≤ 500 ms at 8.00 req/s (4.00 × recorded),"
+        " on a fresh launch and held-out traffic: 8 bad of 2,940 requests."
     )
     assert proof.confirmed_rps == 8.0
     assert "design effect of 3" in proof.caveat
@@ -252,14 +401,13 @@ def test_settings_and_deployment_name_what_changed() -> None:
     assert [(one.name, one.default, one.tuned) for one in page.settings] == [
         ("async_scheduling", "true", "false")
     ]
-    assert page.deploy == "vllm serve Qwen/Qwen2.5-7B-Instruct --config tuned.yaml"
+    assert page.deploy == "./serve.sh"
+    assert "not enough" not in page.deploy_note
 
 
-def test_a_model_path_is_quoted_for_the_shell() -> None:
-    run = replace(RUN, model=replace(RUN.model, path="my models/qwen"))
-    assert view(run, result(DEFAULT, TUNED, winner=7)).deploy == (
-        "vllm serve 'my models/qwen' --config tuned.yaml"
-    )
+def test_environment_variables_are_not_in_the_configuration_file() -> None:
+    page = view(RUN, result(DEFAULT, TUNED, winner=7), variables=("VLLM_A", "VLLM_B"))
+    assert page.deploy_note.endswith(" tuned.yaml alone is not enough: serve.sh also sets VLLM_A and VLLM_B.")
 
 
 def test_every_kind_of_outcome_has_its_row() -> None:
