@@ -318,6 +318,19 @@ def _held(trial: Trial) -> bool:
     return isinstance(trial.outcome, Measured) and trial.outcome.capacity.low_speed is not None
 
 
+def _nothing(run: Run, trials: list[Trial]) -> str:
+    """Why there is no winner."""
+    if not any(isinstance(trial.outcome, Measured | Infeasible) for trial in trials):
+        return "nothing was judged"
+    first = trials[0].outcome
+    if run.quality_limit is not None and isinstance(first, Infeasible) and first.cause is not Cause.BAD_FLAG:
+        return (
+            "no trial held the SLA; the default precision does not run here, so no other could be compared: "
+            "--quality off tunes without the gate"
+        )
+    return "no trial held the SLA"
+
+
 def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) -> tuple[int | None, str]:
     """Which trial to deploy, and why: never worse than the defaults, as far as was measured.
 
@@ -326,8 +339,7 @@ def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) ->
     fixed = run.load.at is not None  # then both hold the same speed, and the latency decides
     best = choose(trials, run.space, fixed_rate=fixed)
     if best is None:
-        judged = any(isinstance(trial.outcome, Measured | Infeasible) for trial in trials)
-        return None, "no trial held the SLA" if judged else "nothing was judged"
+        return None, _nothing(run, trials)
     held = {
         one.trial: (one.speed, depth(one.windows[-1:]) if fixed else 0.0) if one.speed else None
         for one in confirmations

@@ -23,7 +23,7 @@ def summary(run: Run, result: Result, folder: Path, files: tuple[str, ...], cons
         console.print(Text(text, style=style))
 
     say()
-    say(f"{result.reason}.", "bold")
+    say(f"{result.reason}.", "bold yellow" if result.winner is None else "bold green")
     default, best = by_number(result.trials, 0), by_number(result.trials, result.winner)
     if default is not None and isinstance(default.outcome, Measured):
         say(f"defaults  {_search(run, default, default.outcome)}")
@@ -36,7 +36,8 @@ def summary(run: Run, result: Result, folder: Path, files: tuple[str, ...], cons
         say(f"changed   {settings_text(run.space.changed(best.point))}")
     for confirmation in result.confirmations:
         say(f"held out  {_confirmation(run, confirmation)}")
-    say(_limits(run, result), "dim")
+    if limits := _limits(run, result):
+        say(limits, "dim")
     say(f"{plural(len(result.trials), 'trial')} in {show_duration(result.seconds)}")
     for name in files:
         console.print(Text(f"  {folder / name}"), soft_wrap=True)  # a path in two pieces is none
@@ -84,8 +85,8 @@ def _confirmation(run: Run, confirmation: Confirmation) -> str:
     return f"{who} {held} at {rate}, {attempts(len(confirmation.windows))}; {'; '.join(parts)}"
 
 
-def _limits(run: Run, result: Result) -> str:
-    """What a run of this length can prove, said every time."""
+def _limits(run: Run, result: Result) -> str | None:
+    """What a run of this length can prove, said whenever something was measured."""
     largest = max(
         (
             count.requests
@@ -96,6 +97,8 @@ def _limits(run: Run, result: Result) -> str:
         ),
         default=0,
     )
+    if not largest:
+        return None
     return (
         f"Capacities are brackets of single windows of at most {plural(largest, 'request')}, by the point"
         f" rule; PASS and FAIL are one-sided {run.confidence:.0%} bounds with a design effect of"

@@ -121,8 +121,10 @@ def test_json_is_one_object_an_event_from_run_started_to_run_ended(uninterrupted
     assert names[0] == "run_started"
     assert names[-1] == "run_ended"
     assert names.count("trial_started") == names.count("trial_ended") == 3
-    assert names.count("engine_launched") == names.count("engine_ready") == names.count("engine_stopped") == 5
-    assert names.count("confirm_started") == 2
+    confirmed = names.count("confirm_started")
+    assert confirmed in {1, 2}  # the defaults alone when nothing beat them
+    for name in ("engine_launched", "engine_ready", "engine_stopped"):
+        assert names.count(name) == 3 + confirmed
 
 
 def test_json_tells_what_the_journal_keeps(uninterrupted: Whole) -> None:

@@ -79,7 +79,7 @@ def test_ctrl_c_ends_the_engine_and_resume_completes_the_run(tmp_path: Path) -> 
 
     done = place.run("resume", out)
     assert done.code == 0, done.stderr
-    assert "resumed: 1 trials are in the journal already" in done.stderr
+    assert "resumed: 1 trial in the journal already" in done.stderr
     assert [(trial["number"], trial["origin"]) for trial in study.trials] == [
         (0, "default"),
         (1, "preset short-steps"),

@@ -346,7 +346,7 @@ def test_a_finding_is_not_tried_again(tmp_path: Path) -> None:
     assert len(lab.launches) == 3
     assert of(events, Retried) == []
     assert all(lab.launches.count(point) == 1 for point in lab.launches)
-    assert lab.result.reason == "no trial held the SLA; 3 trials were asked for"
+    assert lab.result.reason.startswith("no trial held the SLA; the default precision does not run here")
 
 
 # -- quality --------------------------------------------------------------------------------------
