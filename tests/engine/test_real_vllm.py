@@ -27,7 +27,9 @@ engine_python: {PYTHON}
 quality: perplexity=2%
 space: space.yaml
 trials: 3
-load: {{window_requests: 40, window: 15s, lead_in: 1s, max_windows: 3, resolution: 1.3, start_speed: 2}}
+# CI's machine may be busy: this test asks whether the path works, not how fast it is.
+load:
+  {{window_requests: 40, window: 10s, lead_in: 1s, max_windows: 2, start_speed: 2, max_foreign_cpu: 80%}}
 """
 SPACE = """
 name: smoke
