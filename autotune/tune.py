@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from autotune import search
@@ -106,6 +107,7 @@ class Tuner:
             trials=run.trials,
             budget_s=run.budget_s,
             resumed=len(history.trials),
+            elapsed_s=history.spent_s,
         )
         reason = yield from self._search(history, begun)
         winner = choose(history.trials, run.space, fixed_rate=run.load.at is not None)
@@ -253,22 +255,24 @@ class Tuner:
         for position, trial in enumerate(wanted):
             known = next((one for one in history.confirmations if one.trial == trial.number), None)
             if known is not None or not isinstance(trial.outcome, Measured):
+                window_s = known.window_s if known else None
                 continue
             clock = self.clock()
             speeds = self._confirm_speeds(trial, history.confirmations)
-            share_s = self._confirm_window_s(trial.outcome, begun, len(wanted) - position)
-            # The same window for both, as long as there is time for it: what differs is the point.
-            window_s = share_s if window_s is None or share_s is None else min(window_s, share_s)
+            rest = len(wanted) - position - 1
+            # The same window for both: what may differ is the point, not which bursts it meets.
+            window_s = window_s or self._confirm_window_s(trial.outcome, begun, rest + 1)
+            kept_s = rest * (self.start_s + (window_s or 0.0))
             windows: tuple[Window, ...] = ()
             note: str | None = "the budget left no time for it"
-            if window_s is not None and share_s is not None:
+            if window_s is not None and self._left(begun) >= self.start_s + window_s:
                 yield ConfirmStarted(number=trial.number, speed=speeds[0])
                 windows, note = yield from self.confirm(
                     trial.point,
                     number=trial.number,
                     speeds=speeds,
                     window_s=window_s,
-                    deadline=lambda: self._left(begun),
+                    deadline=partial(self._left, begun, kept_s),
                 )
             passed = windows[-1].speed if windows and windows[-1].passed else None
             confirmation = Confirmation(
@@ -277,6 +281,7 @@ class Tuner:
                 speed=passed,
                 rate_rps=None if passed is None else passed * self.run.held_rate_rps,
                 windows=windows,
+                window_s=window_s,
                 note=note,
             )
             self.journal.write("confirmation", confirmation=confirmation, seconds=self.clock() - clock)
@@ -310,9 +315,11 @@ class Tuner:
                 return min(share_s / 2, proof_s)  # the other half is for attempts that fail
         return None
 
-    def _left(self, begun: float) -> float:
-        """Seconds of the whole budget that are left; infinite without a budget."""
-        return float("inf") if self.run.budget_s is None else self.run.budget_s - (self.clock() - begun)
+    def _left(self, begun: float, kept_s: float = 0.0) -> float:
+        """Seconds of the whole budget that are left, `kept_s` put aside; infinite without a budget."""
+        if self.run.budget_s is None:
+            return float("inf")
+        return self.run.budget_s - kept_s - (self.clock() - begun)
 
 
 def _held(trial: Trial) -> bool:

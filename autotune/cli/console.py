@@ -113,6 +113,7 @@ class Talk:
         """Say what an event means."""
         match event:
             case RunStarted(resumed=resumed, folder=folder):
+                self.begun = time.monotonic() - event.elapsed_s
                 extent = plural(event.trials, "trial") if event.trials else ""
                 budget = f"a budget of {show_duration(event.budget_s)}" if event.budget_s else ""
                 self.line(f"run {event.id}: {' and '.join(filter(None, (extent, budget)))}, in {folder}")

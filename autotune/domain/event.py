@@ -12,13 +12,14 @@ from autotune.domain.space import Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run begins or goes on (`resumed` trials are already in the journal)."""
+    """The run begins or goes on: `resumed` trials, which took `elapsed_s`, are in the journal already."""
 
     id: str
     folder: str
     trials: int | None
     budget_s: float | None
     resumed: int
+    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,8 +134,8 @@ class Confirmation:
 
     `windows` are its attempts in order, each slower than the one before; `speed` is the last one when it
     passed, else None, and `rate_rps` that speed times the slice's recorded rate. The defaults (`default`) are
-    first tried at the winner's confirmed speed: should they hold it too, nothing was gained. `note` says why
-    attempts are missing.
+    first tried at the winner's confirmed speed, in windows of the same length `window_s`: should they hold it
+    too, nothing was gained. `note` says why attempts are missing.
     """
 
     trial: int
@@ -143,6 +143,7 @@ class Confirmation:
     speed: float | None
     rate_rps: float | None
     windows: tuple[Window, ...]
+    window_s: float | None = None
     note: str | None = None
 
 

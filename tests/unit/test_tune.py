@@ -216,7 +216,9 @@ def test_events_tell_the_story_in_order(tmp_path: Path) -> None:
         *["ConfirmStarted", "EngineStopped"] * 2,
         "RunEnded",
     ]
-    assert events[0] == RunStarted(id=RUN.id, folder=str(tmp_path), trials=2, budget_s=None, resumed=0)
+    assert events[0] == RunStarted(
+        id=RUN.id, folder=str(tmp_path), trials=2, budget_s=None, resumed=0, elapsed_s=0
+    )
     assert events[-1] == RunEnded(
         folder=str(tmp_path),
         winner=1,
@@ -609,7 +611,13 @@ def test_a_confirmation_that_fails_for_no_fault_of_the_point_is_noted(tmp_path: 
     lab.confirmed = lambda number: (2.0, "our own client was late" if number == 1 else None)
     lab.tune()
     assert lab.result.confirmations[0] == Confirmation(
-        trial=1, default=False, speed=None, rate_rps=None, windows=(), note="our own client was late"
+        trial=1,
+        default=False,
+        speed=None,
+        rate_rps=None,
+        windows=(),
+        window_s=120.0,
+        note="our own client was late",
     )
     assert lab.result.confirmations[1].speed is not None
 
