@@ -6,7 +6,6 @@ A subclass gives the attributes; pytest collects the inherited tests. Name it `T
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 import yaml
@@ -25,9 +24,9 @@ class FormatContract:
     `example` is a whole file of at least three requests; `broken` pairs a file with the line at fault.
     """
 
-    format: ClassVar[Format]
-    example: ClassVar[str]
-    broken: ClassVar[dict[str, tuple[str, int]]]
+    format: Format
+    example: str
+    broken: dict[str, tuple[str, int]]
 
     def test_it_knows_its_own_first_line(self) -> None:
         assert self.format.sniff(self.example.splitlines()[0])
@@ -66,12 +65,12 @@ class EngineContract:
     `changed` is a setting of the space away from its default.
     """
 
-    engine: ClassVar[Engine]
-    spec: ClassVar[EngineSpec]
-    space: ClassVar[SearchSpace]
-    hardware: ClassVar[Hardware]
-    model: ClassVar[ModelProfile]
-    changed: ClassVar[Point]
+    engine: Engine
+    spec: EngineSpec
+    space: SearchSpace
+    hardware: Hardware
+    model: ModelProfile
+    changed: Point
 
     def plan(self, **settings: object) -> LaunchPlan:
         """The plan of the defaults with `settings`."""
