@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
@@ -53,13 +54,30 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     load: LoadFile = LoadFile()
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which takes the last of two equal keys without a word; this one refuses the second."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping whose keys differ."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value} stands twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
 def read_config(folder: Path) -> ConfigFile:
     """The file in `folder`, or all defaults; raises `InputError` with file:line or `$.path`."""
     path = folder / NAME
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return ConfigFile()
+    if not path.is_file():
+        raise InputError(f"{NAME} is not a regular file", hint="repair the link, or remove it")
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)  # noqa: S506  a safe loader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{NAME}:{line}: {error.problem}", hint="the file must be YAML") from error

@@ -329,7 +329,8 @@ def _held(trial: Trial) -> bool:
 def _nothing(run: Run, trials: list[Trial]) -> str:
     """Why there is no winner."""
     if not any(isinstance(trial.outcome, Measured | Infeasible) for trial in trials):
-        return "nothing was judged"
+        why = next((one.outcome.reason for one in reversed(trials) if isinstance(one.outcome, Faulted)), None)
+        return f"nothing was judged: {why}" if why else "nothing was judged"
     first = trials[0].outcome
     if run.quality_limit is not None and isinstance(first, Infeasible) and first.cause is not Cause.BAD_FLAG:
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -30,6 +30,9 @@ from autotune.traffic import first_of_search, holdout, mean_rate_rps
 from autotune.units import parse_duration, parse_share, show_duration
 
 DEFAULT_TRIALS = 30
+MOST_TRIALS = 10_000
+SEED_BITS = 63
+SLOWEST_AT = 0.001
 DEFAULT_PORTS = (8100, 8199)
 START_DEADLINE_S = 600.0
 LOAD = Load(
@@ -80,6 +83,11 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
 
     Raises `InputError` for what was asked, `SetupError` for what this machine lacks.
     """
+    for field in fields(flags):
+        if getattr(flags, field.name) == "":
+            raise InputError(
+                f"--{field.name.replace('_', '-')} is empty", hint="give a value, or leave it out"
+            )
     sla = Sla.parse(flags.sla or _texts(file.sla))
     load = _load(file.load, flags.at if flags.at is not None else file.at)
     quality_limit = _quality(flags.quality or file.quality or "perplexity=1%")
@@ -117,6 +125,8 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
     held = workload.requests[holdout(len(workload.requests)) :]
     load = _within(load, workload, search)
     seed = flags.seed if flags.seed is not None else file.seed or 0
+    if abs(seed) >= 2**SEED_BITS:
+        raise InputError(f"--seed {seed} is too large", hint=f"any integer of at most {SEED_BITS} bits")
     run = Run(
         id=f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",
         created_at=now(),
@@ -164,7 +174,7 @@ def _fresh_folder() -> str:
 
 def _load(file: LoadFile, at: float | None) -> Load:
     """The load section over the defaults; raises `InputError` for numbers that make no climb."""
-    if at is not None and not 0 < at <= LOAD.max_speed:
+    if at is not None and not SLOWEST_AT <= at <= LOAD.max_speed:
         raise InputError(
             f"--at {at:g} is not a speed", hint="1 replays the recorded times exactly, 2 twice as fast"
         )
@@ -215,13 +225,13 @@ def _quality(text: str) -> float | None:
 
 
 def _extent(flags: Flags, file: ConfigFile) -> tuple[float | None, int | None]:
-    """Budget and number of trials; a flag of one kind also displaces the file's other kind."""
-    if flags.budget or flags.trials is not None:
-        budget, trials = flags.budget, flags.trials
-    else:
-        budget, trials = file.budget, file.trials
-    if trials is not None and trials < 1:
-        raise InputError(f"--trials {trials} is no number of trials", hint="at least 1: the defaults")
+    """Budget and number of trials; both may be given, and whichever is reached first ends the search."""
+    budget = flags.budget or file.budget
+    trials = flags.trials if flags.trials is not None else file.trials
+    if trials is not None and not 1 <= trials <= MOST_TRIALS:
+        raise InputError(
+            f"--trials {trials} is no number of trials", hint=f"1, the defaults alone, to {MOST_TRIALS:,}"
+        )
     if budget is None and trials is None:
         trials = DEFAULT_TRIALS
     return parse_duration(budget, what="budget") if budget else None, trials

@@ -18,9 +18,15 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises `InputError` with file:line for bytes that are no UTF-8 text.
     """
+    if not path.is_file():
+        raise InputError(
+            f"the workload {path} is not a regular file", hint="a workload is a CSV or JSONL file"
+        )
     try:
         with path.open("rb") as stream:
-            for number, raw in enumerate(stream, 1):
+            # readline with a limit: a file without line ends must not be read into memory whole
+            lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+            for number, raw in enumerate(lines, 1):
                 if b"\0" in raw or len(raw) > LONGEST_LINE:
                     raise InputError(
                         f"{path}:{number}: not a line of text", hint="a workload is a CSV or JSONL file"

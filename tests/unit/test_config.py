@@ -142,7 +142,7 @@ def test_what_yaml_itself_cannot_read_is_refused(tmp_path: Path, text: bytes) ->
 
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "autotune.yaml").mkdir()
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is not a regular file"):
         read_config(tmp_path)
 
 
@@ -171,15 +171,38 @@ def test_without_budget_and_trials_there_are_thirty_trials() -> None:
     [
         (Flags(), ConfigFile(budget="15min"), (900.0, None)),
         (Flags(), ConfigFile(budget="15min", trials=4), (900.0, 4)),
-        (Flags(budget="1h"), ConfigFile(trials=4), (3600.0, None)),
-        (Flags(trials=7), ConfigFile(budget="15min"), (None, 7)),
+        (Flags(budget="1h"), ConfigFile(trials=4), (3600.0, 4)),
+        (Flags(trials=7), ConfigFile(budget="15min"), (900.0, 7)),
         (Flags(trials=7, budget="1h"), ConfigFile(trials=4, budget="15min"), (3600.0, 7)),
     ],
 )
-def test_a_flag_of_one_kind_displaces_the_other_kind_of_the_file(
+def test_budget_and_trials_are_settled_each_for_itself(
     flags: Flags, file: ConfigFile, extent: tuple[float | None, int | None]
 ) -> None:
     assert settle._extent(flags, file) == extent
+
+
+@pytest.mark.parametrize("trials", [10_001, 10**30])
+def test_more_trials_than_anybody_can_mean_are_refused(trials: int) -> None:
+    with pytest.raises(InputError, match=f"--trials {trials} is no number of trials"):
+        settle._extent(Flags(trials=trials), ConfigFile())
+
+
+def test_an_empty_flag_is_not_a_flag_left_out() -> None:
+    with pytest.raises(InputError, match="--engine-python is empty"):
+        settle.settle(Flags(sla=("ttft_p99=1s",), engine_python=""), ConfigFile())
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "autotune.yaml").write_text("trials: 1\nload: {window: 1s}\ntrials: 2\n")
+    with pytest.raises(InputError, match=r"autotune\.yaml:3: trials stands twice"):
+        read_config(tmp_path)
+
+
+def test_a_link_to_nowhere_is_not_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "autotune.yaml").symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"autotune\.yaml is not a regular file"):
+        read_config(tmp_path)
 
 
 def test_no_trial_at_all_is_refused() -> None:

@@ -235,3 +235,18 @@ def test_any_bytes_are_a_workload_or_an_input_error(tmp_path: Path, head: bytes,
         assert workload.rate_rps > 0
         return
     assert str(tmp_path / "traffic.csv") in message
+
+
+def test_a_device_is_no_workload() -> None:
+    with pytest.raises(InputError, match="the workload /dev/zero is not a regular file"):
+        read_workload(Path("/dev/zero"))
+
+
+def test_a_line_without_end_is_refused_before_all_of_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.formats.reading.LONGEST_LINE", 100)
+    path = tmp_path / "endless"
+    path.write_bytes(b"x" * 1000)
+    with pytest.raises(InputError, match=f"{path}:1: not a line of text"):
+        read_workload(path)
