@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,33 @@ def read_config(folder: Path) -> ConfigFile:
     try:
         return msgspec.convert({} if raw is None else raw, ConfigFile)
     except msgspec.ValidationError as error:
-        raise InputError(f"{NAME}: {error}", hint=_nearest(str(error))) from error
+        raise InputError(f"{NAME}: {_plainly(str(error))}", hint=_nearest(str(error))) from error
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+_TYPES = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`(?: - at `(?P<place>[^`]+)`)?")
+
+
+def _plainly(message: str) -> str:
+    """A wrong type in the words of people; any other message as it is.
+
+    Example: '$.trials is text, where a whole number is expected'.
+    """
+    found = _TYPES.fullmatch(message)
+    if found is None:
+        return message
+    kinds = [kind for kind in found["expected"].split(" | ") if kind != "null"]
+    expected = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
+    place, got = found["place"] or "the file", _WORDS.get(found["got"], found["got"])
+    return f"{place} is {got}, where {expected} is expected"
 
 
 def _nearest(message: str) -> str:

@@ -14,6 +14,7 @@ from autotune.report.gain import gain
 from autotune.report.html import write_html
 from autotune.report.windows import rate_rps
 from autotune.report.words import attempts, counted
+from autotune.whole import whole
 
 TUNED = "tuned.yaml"
 COMMAND = "serve.sh"
@@ -120,8 +121,5 @@ def result_json(run: Run, result: Result) -> bytes:
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.chmod(mode)
-    part.replace(path)
+    with whole(path, mode=mode) as part:
+        part.write_text(text, encoding="utf-8")

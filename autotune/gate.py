@@ -90,7 +90,7 @@ def measure_quality(
     *,
     precision: str,
     reference: float | None,
-    limit: float | None,
+    limit: float,
     max_tokens: int,
 ) -> Quality:
     """Perplexity of the running precision against `reference`; None makes this one the reference."""

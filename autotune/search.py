@@ -150,7 +150,7 @@ def constraints(sla: Sla, outcome: Outcome | None, *, refused: bool = False) -> 
                     excess[count.slo.key] = share / count.slo.allowed_share - 1
                 if max(excess.values()) <= 0:
                     excess[keys[0]] = 1.0
-            over = quality.increase - quality.limit if quality and quality.limit is not None else -1.0
+            over = quality.increase - quality.limit if quality else -1.0
             return {**excess, QUALITY: over, RUNS: -1.0}
         case Infeasible(quality=quality):
             over = 1.0 if quality is not None and not quality.passed else -1.0

@@ -40,7 +40,7 @@ from autotune.domain.outcome import (
 from autotune.domain.run import Run
 from autotune.domain.space import Point
 from autotune.journal import History, Journal, Started, now, result
-from autotune.score.choose import choose, depth
+from autotune.score.choose import choose, held, verdict
 
 FINALS_SHARE = 0.25
 """Share of the budget that is kept for the confirmation."""
@@ -250,7 +250,7 @@ class Tuner:
     def _finals(self, history: History, winner: Trial, begun: float) -> Generator[Event, None, None]:
         """Confirm the winner, then the defaults, on held-out traffic; what is confirmed already stays."""
         default = history.trials[0]
-        wanted = [winner] if winner.number == 0 or not _held(default) else [winner, default]
+        wanted = [winner] if winner.number == 0 or not held(default) else [winner, default]
         window_s: float | None = None
         for position, trial in enumerate(wanted):
             known = next((one for one in history.confirmations if one.trial == trial.number), None)
@@ -320,56 +320,3 @@ class Tuner:
         if self.run.budget_s is None:
             return float("inf")
         return self.run.budget_s - kept_s - (self.clock() - begun)
-
-
-def _held(trial: Trial) -> bool:
-    return isinstance(trial.outcome, Measured) and trial.outcome.capacity.low_speed is not None
-
-
-def _nothing(run: Run, trials: list[Trial]) -> str:
-    """Why there is no winner."""
-    if not any(isinstance(trial.outcome, Measured | Infeasible) for trial in trials):
-        why = next((one.outcome.reason for one in reversed(trials) if isinstance(one.outcome, Faulted)), None)
-        return f"nothing was judged: {why}" if why else "nothing was judged"
-    first = trials[0].outcome
-    if run.quality_limit is not None and isinstance(first, Infeasible) and first.cause is not Cause.BAD_FLAG:
-        return (
-            "no trial held the SLA; the default precision does not run here, so no other could be compared: "
-            "--quality off tunes without the gate"
-        )
-    return "no trial held the SLA"
-
-
-def verdict(run: Run, trials: list[Trial], confirmations: list[Confirmation]) -> tuple[int | None, str]:
-    """Which trial to deploy, and why: never worse than the defaults, as far as was measured.
-
-    None when no trial held the SLA, or none that was measured again held it on held-out traffic.
-    """
-    fixed = run.load.at is not None  # then both hold the same speed, and the latency decides
-    best = choose(trials, run.space, fixed_rate=fixed)
-    if best is None:
-        return None, _nothing(run, trials)
-    held = {
-        one.trial: (one.speed, depth(one.windows[-1:]) if fixed else 0.0) if one.speed else None
-        for one in confirmations
-        if one.windows
-    }
-    mine, default = held.get(best.number), held.get(0)
-    if best.number == 0:
-        others = [one for one in trials[1:] if isinstance(one.outcome, Measured | Infeasible)]
-        reason = "nothing beat them" if others else "no other configuration was judged"
-        doubt = ", but they did not hold on held-out traffic" if 0 in held and mine is None else ""
-        return 0, f"keep the engine's defaults: {reason}{doubt}"
-    if best.number in held and mine is None:
-        if _held(trials[0]):
-            also = ", nor did they" if 0 in held and default is None else ""
-            return (
-                0,
-                f"keep the engine's defaults: trial {best.number} did not hold on held-out traffic{also}",
-            )
-        return None, f"trial {best.number} is the best attainable, but did not hold on held-out traffic"
-    if mine and default and mine <= default:
-        return 0, f"keep the engine's defaults: trial {best.number} was no better on held-out traffic"
-    what = "has the lowest latency" if fixed else "carries the most traffic"
-    doubt = "" if best.number in held else ", not confirmed on held-out traffic"
-    return best.number, f"trial {best.number} {what}{doubt}"

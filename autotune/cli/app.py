@@ -155,7 +155,8 @@ def main() -> int:
         # Not standalone, typer hands back the code of an Exit instead of raising it.
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except typer.TyperException as error:
-        return _complain(InputError(error.format_message(), hint="see autotune --help"))
+        command = getattr(getattr(error, "ctx", None), "command_path", "autotune")
+        return _complain(InputError(error.format_message(), hint=f"see {command} --help"))
     except (typer.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     except AutotuneError as error:

@@ -98,6 +98,11 @@ def settle(flags: Flags, file: ConfigFile) -> Settled:
     folder = Path(flags.out or file.out or _fresh_folder())
     check_folder(folder)
     workload = read_workload(_path(flags.workload or file.workload, "--workload", "no workload given"))
+    if not workload.timed:
+        raise InputError(
+            f"{workload.source} holds prompts without arrival times",
+            hint="autotune workload convert --rate draws arrivals for them",
+        )
     model = model_profile(str(_path(flags.model or file.model, "--model", "no model given")))
     variants = {name: model_profile(path) for name, path in file.variants.items()}
     asked = gpu_indexes(flags.gpus if flags.gpus is not None else file.gpus)

@@ -30,7 +30,8 @@ from autotune.evaluate import Bench, confirm, evaluate, plan_of
 from autotune.formats.workloads import read_workload
 from autotune.gate import quality_text
 from autotune.journal import Journal, Launched, create, load, result
-from autotune.tune import Tuner, verdict
+from autotune.score.choose import verdict
+from autotune.tune import Tuner
 from autotune.units import show_duration
 
 
@@ -56,8 +57,13 @@ def _same_workload(run: Run) -> Workload:
     return workload
 
 
+def _talk() -> Console:
+    """Standard error: wrapped on a terminal, one line a statement where a program or a log reads it."""
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
 def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
-    console = Console(stderr=True, highlight=False)
+    console = _talk()
     with Journal(folder) as journal:
         _end_leftovers(journal)
         if journal.history().ended is not None:
@@ -132,7 +138,7 @@ def _bench(run: Run, workload: Workload, folder: Path, journal: Journal) -> Benc
         engine=vllm,
         workload=workload,
         folder=folder,
-        quality_text=None if run.quality_limit is None else quality_text(),
+        quality_text=quality_text(),
         owned=owned,
         disowned=disowned,
     )
@@ -168,7 +174,7 @@ def _snake(name: str) -> str:
 def rewrite(folder: Path) -> int:
     """The files of a run again, from its journal alone."""
     run = load(folder)
-    console = Console(stderr=True, highlight=False)
+    console = _talk()
     with Journal(folder) as journal:
         history = journal.history()
     if not history.trials:

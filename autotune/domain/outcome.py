@@ -27,21 +27,21 @@ class Cause(Enum):
 class Quality:
     """Perplexity of one precision against the reference precision on the same text.
 
-    `increase` is perplexity / reference − 1; `limit` is None when the gate only records.
+    `increase` is perplexity / reference − 1, `limit` the most it may be.
     """
 
     precision: str
     perplexity: float
     reference: float
     increase: float
-    limit: float | None
+    limit: float
     tokens: int
     seconds: float
 
     @property
     def passed(self) -> bool:
         """True when the increase is within the limit."""
-        return self.limit is None or self.increase <= self.limit
+        return self.increase <= self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

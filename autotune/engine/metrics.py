@@ -9,7 +9,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from autotune.domain.launch import Endpoint
-from autotune.engine.process import Engine
+from autotune.engine.process import Running
 from autotune.errors import EngineError
 
 IDLE_S = 60.0
@@ -37,7 +37,7 @@ def counters(endpoint: Endpoint) -> dict[str, float]:
     return totals
 
 
-def wait_idle(engine: Engine, endpoint: Endpoint) -> dict[str, float]:
+def wait_idle(engine: Running, endpoint: Endpoint) -> dict[str, float]:
     """The counters once nothing runs or waits any more: the next window starts from an idle engine.
 
     Raises `EngineError` for an engine that died or still works a minute after its last request.

@@ -52,7 +52,7 @@ class Gone:
 
 
 @dataclass(slots=True)
-class Engine:
+class Running:
     """A started engine; a context manager whose end is the end of every process of it."""
 
     plan: LaunchPlan
@@ -182,7 +182,7 @@ def launch(
     log: Path,
     announce: Callable[[Owned], None] = lambda _: None,
     environ: Mapping[str, str] | None = None,
-) -> Engine:
+) -> Running:
     """Start the plan under a guard in its own session.
 
     `announce` is told who will own it before the engine exists, so that whatever happens from then on, a
@@ -200,7 +200,7 @@ def launch(
         start_new_session=True,
     )
     owned = Owned(session=process.pid, began=_began(process.pid) or 0.0, boot=_boot_id())
-    engine = Engine(plan=plan, key=key, log=log, owned=owned, _guard=process)
+    engine = Running(plan=plan, key=key, log=log, owned=owned, _guard=process)
     try:
         announce(owned)
         if process.stdin:

@@ -23,10 +23,10 @@ from autotune.domain.launch import Endpoint, LaunchPlan
 from autotune.domain.outcome import Cause, Faulted, Infeasible, Measured, Outcome, Quality, Stopped, Window
 from autotune.domain.run import Run
 from autotune.domain.space import Point, world_size
-from autotune.engine.contract import Engine as EngineContract
-from autotune.engine.process import Engine, launch
+from autotune.engine.contract import Engine
+from autotune.engine.process import Running, launch
 from autotune.errors import EngineError, ReplayError
-from autotune.evaluate.window import Bench, capacity, replay_window, warm_up
+from autotune.evaluate.window import Bench, Loaded, capacity, replay_window, warm_up
 from autotune.gate import measure_quality
 from autotune.probe import free_gpu_bytes, free_port
 from autotune.score.climb import climb
@@ -52,16 +52,24 @@ def evaluate(
     `incumbent` is the best speed so far, `deadline` the seconds left for load. Findings are values; what
     tells nothing of the point comes back as `Faulted`.
     """
+    run = bench.run
+    folder = _folder(bench.folder / "trials" / f"{number:04d}")
     try:
-        with _started(bench, point, folder=_folder(bench.folder / "trials" / f"{number:04d}")) as engine:
+        with _started(bench, point, folder=folder) as engine:
             ready = yield from _wait(bench, engine, number)
             if isinstance(ready, Infeasible):
                 return ready
+            loaded = Loaded(
+                bench=bench,
+                engine=engine,
+                endpoint=ready,
+                number=number,
+                phase="fixed" if run.load.at else "climb",
+                folder=folder,
+                window_s=run.load.window_s,
+            )
             try:
-                outcome = yield from _load(
-                    bench, engine, ready, point, number=number, qualities=qualities, incumbent=incumbent,
-                    deadline=deadline,
-                )  # fmt: skip
+                outcome = yield from _load(loaded, point, qualities, incumbent, deadline)
             except EngineError:
                 if engine.ended() and (found := bench.engine.diagnose(engine.exit_code, engine.log_text())):
                     return found
@@ -95,11 +103,17 @@ def confirm(
             if isinstance(ready, Infeasible):
                 return (), f"trial {number} does not start again: {ready.evidence}"
             warm_up(bench, ready)
+            loaded = Loaded(
+                bench=bench,
+                engine=engine,
+                endpoint=ready,
+                number=number,
+                phase="confirm",
+                folder=folder,
+                window_s=window_s,
+            )
             for index, speed in enumerate(speeds):
-                window = yield from replay_window(
-                    bench, engine, ready, number=number, index=index, speed=speed, phase="confirm",
-                    folder=folder, window_s=window_s,
-                )  # fmt: skip
+                window = yield from replay_window(loaded, index, speed)
                 windows.append(window)
                 if window.passed:
                     break
@@ -123,7 +137,7 @@ def _folder(folder: Path) -> Path:
     return folder
 
 
-def plan_of(run: Run, engine: EngineContract, point: Point, port: int) -> LaunchPlan:
+def plan_of(run: Run, engine: Engine, point: Point, port: int) -> LaunchPlan:
     """The launch of a point on a port."""
     return engine.plan(
         point,
@@ -138,7 +152,7 @@ def plan_of(run: Run, engine: EngineContract, point: Point, port: int) -> Launch
 
 
 @contextlib.contextmanager
-def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Engine, None, None]:
+def _started(bench: Bench, point: Point, *, folder: Path) -> Generator[Running, None, None]:
     """An engine that is known to the journal before it can do anything, and gone at the end."""
     plan = plan_of(bench.run, bench.engine, point, free_port(bench.run.ports))
     _wait_for_memory(bench.run.hardware.gpus[: world_size({**bench.run.space.fixed, **point})])
@@ -169,7 +183,7 @@ def _wait_for_memory(gpus: Sequence[Gpu]) -> None:
         time.sleep(0.2)
 
 
-def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, Endpoint | Infeasible]:
+def _wait(bench: Bench, engine: Running, number: int) -> Generator[Event, None, Endpoint | Infeasible]:
     """Until the engine answers; a start that fails is diagnosed, a start that hangs is a finding."""
     yield EngineLaunched(
         number=number,
@@ -212,19 +226,18 @@ def _wait(bench: Bench, engine: Engine, number: int) -> Generator[Event, None, E
 
 
 def _load(
-    bench: Bench,
-    engine: Engine,
-    endpoint: Endpoint,
+    loaded: Loaded,
     point: Point,
-    *,
-    number: int,
     qualities: Mapping[str, Quality],
     incumbent: float | None,
     deadline: Callable[[], float],
 ) -> Steps:
+    """Gate, warm up, climb."""
+    bench, endpoint = loaded.bench, loaded.endpoint
     quality = None
-    if bench.quality_text is not None:
-        quality = yield from _gate(bench, endpoint, point, number=number, qualities=qualities)
+    limit = bench.run.quality_limit
+    if limit is not None:
+        quality = yield from _gate(loaded, point, qualities, limit)
         if quality is None:
             return Infeasible(
                 cause=Cause.QUALITY, evidence="no trial measured the default precision to compare with"
@@ -240,11 +253,7 @@ def _load(
             if not any(window.passed for window in windows):
                 return Stopped(reason="the budget ended before a window held", windows=tuple(windows))
             break
-        window = yield from replay_window(
-            bench, engine, endpoint, number=number, index=len(windows), speed=speed,
-            phase="fixed" if bench.run.load.at else "climb", folder=bench.folder / "trials" / f"{number:04d}",
-            window_s=bench.run.load.window_s,
-        )  # fmt: skip
+        window = yield from replay_window(loaded, len(windows), speed)
         windows.append(window)
         try:
             speed = steps.send(window.passed)
@@ -264,15 +273,16 @@ def refused(quality: Quality) -> Infeasible:
         cause=Cause.QUALITY,
         evidence=f"perplexity {quality.perplexity:.2f} is {quality.increase:+.1%} against "
         f"{quality.reference:.2f} of the default precision over {quality.tokens:,} tokens; "
-        f"the limit is +{quality.limit or 0:.1%}",
+        f"the limit is +{quality.limit:.1%}",
         quality=quality,
     )
 
 
 def _gate(
-    bench: Bench, endpoint: Endpoint, point: Point, *, number: int, qualities: Mapping[str, Quality]
+    loaded: Loaded, point: Point, qualities: Mapping[str, Quality], limit: float
 ) -> Generator[Event, None, Quality | None]:
     """The quality of this precision, remembered or measured; None without a reference to compare with."""
+    bench, number = loaded.bench, loaded.number
     precision = bench.engine.precision(point)
     known = qualities.get(precision)
     if known is not None:
@@ -283,11 +293,11 @@ def _gate(
     if reference is None and precision != base:
         return None
     quality = measure_quality(
-        endpoint,
-        bench.quality_text or "",
+        loaded.endpoint,
+        bench.quality_text,
         precision=precision,
         reference=reference.perplexity if reference else None,
-        limit=bench.run.quality_limit,
+        limit=limit,
         max_tokens=bench.run.model.max_position,
     )
     yield QualityMeasured(number=number, quality=quality, cached=False)

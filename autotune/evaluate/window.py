@@ -17,11 +17,12 @@ from autotune.domain.run import Run
 from autotune.domain.slo import Metric
 from autotune.domain.timing import Timing
 from autotune.domain.workload import Workload
-from autotune.engine.contract import Engine as EngineContract
+from autotune.engine.contract import Engine
 from autotune.engine.metrics import counters, wait_idle
-from autotune.engine.process import Engine, Owned, members
+from autotune.engine.process import Owned, Running, members
 from autotune.errors import EngineError, ReplayError
 from autotune.probe import CpuUse
+from autotune.score.bracket import bracket
 from autotune.score.counts import allowed_bad, count, expected_values, holds
 from autotune.score.measure import measure
 from autotune.score.verdict import judge
@@ -39,16 +40,32 @@ class Bench:
     """What every trial of a run is evaluated with.
 
     `owned` is told of each engine process before anything else happens, `disowned` once it is gone, so that
-    a later process can end what this one leaves behind. `quality_text` is None when the gate is off.
+    a later process can end what this one leaves behind. `quality_text` is what the gate, if it is on, reads.
     """
 
     run: Run
-    engine: EngineContract
+    engine: Engine
     workload: Workload
     folder: Path
-    quality_text: str | None
+    quality_text: str
     owned: Callable[[Owned], None]
     disowned: Callable[[Owned], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """An engine that answers, and what it is loaded for: the windows of one trial in one phase.
+
+    `folder` takes the stamps of its windows, `window_s` is the least time that a window lasts.
+    """
+
+    bench: Bench
+    engine: Running
+    endpoint: Endpoint
+    number: int
+    phase: str
+    folder: Path
+    window_s: float
 
 
 def warm_up(bench: Bench, endpoint: Endpoint) -> None:
@@ -60,10 +77,8 @@ def warm_up(bench: Bench, endpoint: Endpoint) -> None:
     step = max((len(shapes) - 1) // (WARM_UP - 1), 1)
     chosen = [shapes[min(position * step, len(shapes) - 1)] for position in range(WARM_UP)]
     due = tuple(
-        Due(index=-1 - position, due_s=0.0, prompt_tokens=one.prompt_tokens, output_tokens=one.output_tokens,
-            measured=True)
-        for position, one in enumerate(chosen)
-    )  # fmt: skip
+        Due(index=-1 - position, due_s=0.0, request=one, measured=True) for position, one in enumerate(chosen)
+    )
     for frame in replaying.replay(_job(bench, endpoint, due, salt="warm-up", run_to_end=True)):
         if isinstance(frame, replaying.Replayed) and not any(timing.finished for timing in frame.timings):
             raise EngineError(f"the engine answers no request: {frame.timings[0].error}")
@@ -72,13 +87,14 @@ def warm_up(bench: Bench, endpoint: Endpoint) -> None:
 def _job(
     bench: Bench, endpoint: Endpoint, due: tuple[Due, ...], *, salt: str, run_to_end: bool
 ) -> replaying.Job:
-    outputs = [one.output_tokens for one in due if one.measured]
+    outputs = [one.request.output_tokens for one in due if one.measured]
     sla = bench.run.sla
     return replaying.Job(
         url=endpoint.url,
         key=endpoint.key,
         model=endpoint.model,
         vocabulary=bench.run.model.vocab_size,
+        block_tokens=bench.workload.block_tokens,
         seed=bench.run.seed,
         salt=salt,
         cache_salt=secrets.token_hex(8),
@@ -90,94 +106,49 @@ def _job(
     )
 
 
-def replay_window(
-    bench: Bench,
-    engine: Engine,
-    endpoint: Endpoint,
-    *,
-    number: int,
-    index: int,
-    speed: float,
-    phase: str,
-    folder: Path,
-    window_s: float,
-) -> Generator[Event, None, Window]:
+def replay_window(loaded: Loaded, index: int, speed: float) -> Generator[Event, None, Window]:
     """One valid window: a void one (late client, busy machine) is replayed again, at most twice.
 
     Raises `ReplayError` when none was valid, `EngineError` when the engine died.
     """
-    for attempt in range(1, WINDOW_ATTEMPTS + 1):
+    for attempt in range(1, WINDOW_ATTEMPTS):
         try:
-            return (
-                yield from _attempt(
-                    bench,
-                    engine,
-                    endpoint,
-                    number=number,
-                    index=index,
-                    speed=speed,
-                    phase=phase,
-                    folder=folder,
-                    window_s=window_s,
-                )
-            )
+            return (yield from _attempt(loaded, index, speed))
         except ReplayError as error:
-            if attempt == WINDOW_ATTEMPTS:
-                raise
-            yield Retried(number=number, reason=error.message, attempt=attempt)
-    raise AssertionError("unreachable")
+            yield Retried(number=loaded.number, reason=error.message, attempt=attempt)
+    return (yield from _attempt(loaded, index, speed))
 
 
-def _attempt(
-    bench: Bench,
-    engine: Engine,
-    endpoint: Endpoint,
-    *,
-    number: int,
-    index: int,
-    speed: float,
-    phase: str,
-    folder: Path,
-    window_s: float,
-) -> Generator[Event, None, Window]:
+def _attempt(loaded: Loaded, index: int, speed: float) -> Generator[Event, None, Window]:
     """Replay one window and judge it."""
-    run, requests = bench.run, bench.workload.requests
-    held_out = phase == "confirm"
-    due = cut(
-        requests,
-        first=run.holdout if held_out else first_of_search(len(requests)),
-        end=len(requests) if held_out else run.holdout,
-        speed=speed,
-        count=run.load.window_requests,
-        at_least_s=window_s,
-        at_most_s=window_s if held_out else run.load.max_window_s,
-        lead_in_s=run.load.lead_in_s,
-    )
+    run, engine, endpoint = loaded.bench.run, loaded.engine, loaded.endpoint
+    held_out = loaded.phase == "confirm"
+    due = _due(loaded, speed)
     rate_rps = offered_rps(due) or speed * (run.held_rate_rps if held_out else run.search_rate_rps)
     planned = sum(one.measured for one in due)
     yield WindowStarted(
-        number=number, index=index, phase=phase, speed=speed, rate_rps=rate_rps, planned=planned
+        number=loaded.number, index=index, phase=loaded.phase, speed=speed, rate_rps=rate_rps, planned=planned
     )
     before, cpu_before, began = (
         counters(endpoint),
         CpuUse.now(members(engine.owned), run.hardware.cpu.core_ids),
         time.monotonic(),
     )
-    job = _job(bench, endpoint, due, salt=f"{phase}-{speed:.4g}", run_to_end=False)
+    job = _job(loaded.bench, endpoint, due, salt=f"{loaded.phase}-{speed:.4g}", run_to_end=False)
     replayed = None
     for frame in replaying.replay(job):
         if isinstance(frame, replaying.Replayed):
             replayed = frame
         else:
             yield WindowProgress(
-                number=number, index=index, sent=frame.sent, finished=frame.finished, bad=frame.bad,
+                number=loaded.number, index=index, sent=frame.sent, finished=frame.finished, bad=frame.bad,
                 allowed=frame.allowed,
             )  # fmt: skip
     cpu = CpuUse.now(members(engine.owned), run.hardware.cpu.core_ids)
     foreign = cpu.foreign_share(cpu_before, elapsed_s=time.monotonic() - began)
     if replayed is None:
         raise ReplayError("the replay client gave no result")
-    path = folder / f"window-{index:02d}.parquet"
+    path = loaded.folder / f"window-{index:02d}.parquet"
     replaying.write_timings(replayed.timings, path)
     if engine.ended():
         raise EngineError(f"the engine died under load (exit {engine.exit_code}): {engine.last_line()}")
@@ -199,15 +170,34 @@ def _attempt(
     passed = not replayed.curtailed and holds(measurement.counts)
     window = Window(
         index=index,
-        phase=phase,
+        phase=loaded.phase,
         speed=speed,
         passed=passed,
         measurement=measurement,
         verdict=judge(measurement, confidence=run.confidence, design_effect=run.design_effect),
-        timings=str(path.relative_to(bench.folder)),
+        timings=str(path.relative_to(loaded.bench.folder)),
     )
-    yield WindowEnded(number=number, window=window)
+    yield WindowEnded(number=loaded.number, window=window)
     return window
+
+
+def _due(loaded: Loaded, speed: float) -> tuple[Due, ...]:
+    """The window's requests; raises `ReplayError` when none of them would be measured."""
+    run, requests = loaded.bench.run, loaded.bench.workload.requests
+    held_out = loaded.phase == "confirm"
+    due = cut(
+        requests,
+        first=run.holdout if held_out else first_of_search(len(requests)),
+        end=len(requests) if held_out else run.holdout,
+        speed=speed,
+        count=run.load.window_requests,
+        at_least_s=loaded.window_s,
+        at_most_s=loaded.window_s if held_out else run.load.max_window_s,
+        lead_in_s=run.load.lead_in_s,
+    )
+    if not any(one.measured for one in due):
+        raise ReplayError(f"no request falls into a window at {speed:.3g} × the recorded speed")
+    return due
 
 
 def _refuse_void(run: Run, measurement: Measurement, timings: Sequence[Timing]) -> None:
@@ -245,19 +235,18 @@ def _fails_from_send(run: Run, timings: Sequence[Timing]) -> bool:
     return any(one.bad > allowed_bad(one.slo, n) for one, n in zip(counts, planned, strict=True))
 
 
-def capacity(windows: list[Window], recorded_rps: float) -> Capacity:
-    """The bracket that these windows leave: the lowest failure, and the highest pass below it.
+def capacity(windows: Sequence[Window], recorded_rps: float) -> Capacity:
+    """The bracket that these windows leave, as rates.
 
     Rates are multiples of the slice's mean rate: what one short window was offered depends on how busy the
     part of it is that fits.
     """
-    failed = min((one for one in windows if not one.passed), key=lambda one: one.speed, default=None)
-    passed = [one for one in windows if one.passed and (failed is None or one.speed < failed.speed)]
-    best = max(passed, key=lambda one: one.speed, default=None)
+    found = bracket((one.speed, one.passed) for one in windows)
+    best = next((one for one in windows if one.passed and one.speed == found.low), None)
     return Capacity(
-        low_speed=best.speed if best else None,
-        high_speed=failed.speed if failed else None,
-        low_rps=best.speed * recorded_rps if best else None,
-        high_rps=failed.speed * recorded_rps if failed else None,
+        low_speed=found.low,
+        high_speed=found.high,
+        low_rps=None if found.low is None else found.low * recorded_rps,
+        high_rps=None if found.high is None else found.high * recorded_rps,
         output_tokens_per_s=best.measurement.output_tokens_per_s if best else None,
     )

@@ -56,15 +56,15 @@ class _Flight:
         """Parse what arrived and fix the outcome; the first call wins."""
         if self.timing is not None:
             return
-        answer = read_stream(self.chunks, self.due.output_tokens)
+        answer = read_stream(self.chunks, self.due.request.output_tokens)
         reason = error or answer.error
         self.timing = Timing(
             index=self.due.index,
             due_ns=self.due_ns,
             sent_ns=self.sent_ns,
             token_ns=answer.token_ns,
-            prompt_tokens=self.due.prompt_tokens,
-            output_tokens=self.due.output_tokens,
+            prompt_tokens=self.due.request.prompt_tokens,
+            output_tokens=self.due.request.output_tokens,
             ended_ns=time.perf_counter_ns(),
             finished=reason is None and not cancelled,
             cancelled=cancelled,
@@ -81,8 +81,8 @@ class _Flight:
             due_ns=self.due_ns,
             sent_ns=self.sent_ns,
             token_ns=(self.chunks[0][0],) if self.chunks else (),
-            prompt_tokens=self.due.prompt_tokens,
-            output_tokens=self.due.output_tokens,
+            prompt_tokens=self.due.request.prompt_tokens,
+            output_tokens=self.due.request.output_tokens,
             ended_ns=now_ns,
             finished=False,
             cancelled=True,
@@ -111,9 +111,14 @@ async def _run(job: Job) -> None:
         completion_body(
             model=job.model,
             prompt=prompt(
-                due.index, due.prompt_tokens, vocabulary=job.vocabulary, seed=job.seed, salt=job.salt
+                due.request,
+                due.index,
+                block_tokens=job.block_tokens,
+                vocabulary=job.vocabulary,
+                seed=job.seed,
+                salt=job.salt,
             ),
-            output_tokens=due.output_tokens,
+            output_tokens=due.request.output_tokens,
             cache_salt=job.cache_salt,
         )
         for due in job.due

@@ -19,7 +19,8 @@ _LENGTH = struct.Struct("<cI")
 class Job:
     """One window to replay.
 
-    `seed` and `salt` decide the prompts; `cache_salt` keeps this window's prefixes from every other's.
+    `vocabulary`, `block_tokens`, `seed` and `salt` decide the prompts (`traffic.prompt`);
+    `cache_salt` keeps this window's prefixes from every other's.
     `allowed` holds for each objective of `sla` how many bad values the window may have: with one more
     it is decided and stops, unless `run_to_end`. Requests still running `drain_s` after the last due time
     are cut off.
@@ -29,6 +30,7 @@ class Job:
     key: str
     model: str
     vocabulary: int
+    block_tokens: int | None
     seed: int
     salt: str
     cache_salt: str

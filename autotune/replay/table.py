@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.domain.timing import Timing
+from autotune.whole import whole
 
 
 def write_timings(timings: Sequence[Timing], path: Path) -> None:
@@ -31,9 +32,8 @@ def write_timings(timings: Sequence[Timing], path: Path) -> None:
             "error": pd.array([timing.error for timing in timings], dtype="string"),
         }
     )
-    part = path.with_suffix(".part")
-    frame.to_parquet(part, index=False, compression="zstd")
-    part.replace(path)
+    with whole(path) as part:
+        frame.to_parquet(part, index=False, compression="zstd")
 
 
 def read_timings(path: Path) -> tuple[Timing, ...]:

@@ -19,6 +19,7 @@ from autotune.report.view import View, view
 from autotune.report.words import listed, objective, plural
 from autotune.shipped import shipped
 from autotune.units import show_duration
+from autotune.whole import whole
 
 
 def write_html(run: Run, result: Result, folder: Path, *, variables: tuple[str, ...] = ()) -> Path:
@@ -46,12 +47,8 @@ def write_html(run: Run, result: Result, folder: Path, *, variables: tuple[str, 
         )
     )
     target = folder / "report.html"
-    half = folder / ".report.html.part"
-    try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(target)
-    finally:
-        half.unlink(missing_ok=True)
+    with whole(target) as part:
+        part.write_text(text, encoding="utf-8")
     return target
 
 

@@ -6,6 +6,7 @@ from autotune.domain.measurement import Count
 from autotune.domain.outcome import Confirmation, Measured, Result, Stopped, Trial, Window
 from autotune.domain.run import Run
 from autotune.domain.slo import Slo
+from autotune.score.bracket import Bracket, bracket
 
 
 def windows_of(trial: Trial) -> tuple[Window, ...]:
@@ -27,22 +28,21 @@ def lowest(windows: tuple[Window, ...]) -> Window | None:
 
 
 def highest_held(trial: Trial) -> Window | None:
-    """The fastest window that passed inside the trial's bracket.
-
-    A pass above a fail is noise: the fail stands, as it does in the climb.
-    """
-    failed = first_failed(trial)
-    held = [
-        window
-        for window in windows_of(trial)
-        if window.passed and (failed is None or window.speed < failed.speed)
-    ]
-    return max(held, key=lambda window: window.speed, default=None)
+    """The fastest window that passed inside the trial's bracket."""
+    return _at(trial, _bracket(trial).low, passed=True)
 
 
 def first_failed(trial: Trial) -> Window | None:
     """The slowest window that failed."""
-    return lowest(tuple(window for window in windows_of(trial) if not window.passed))
+    return _at(trial, _bracket(trial).high, passed=False)
+
+
+def _bracket(trial: Trial) -> Bracket:
+    return bracket((window.speed, window.passed) for window in windows_of(trial))
+
+
+def _at(trial: Trial, speed: float | None, *, passed: bool) -> Window | None:
+    return next((one for one in windows_of(trial) if (one.speed, one.passed) == (speed, passed)), None)
 
 
 def fixed_window(trial: Trial) -> Window | None:

@@ -6,9 +6,9 @@ A climb is a generator that yields a speed and is sent whether the window at tha
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 from autotune.domain.run import Load
+from autotune.score.bracket import bracket
 
 ANCHOR = 1.03
 """First speed of a candidate as a multiple of the incumbent's: better beyond noise or not at all."""
@@ -20,87 +20,63 @@ BASELINE_STEP = 1.5
 """Step of the baseline, which has nothing to be anchored at."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bracket:
-    """Highest speed that passed and lowest that failed; None where there was none."""
-
-    low: float | None
-    high: float | None
-
-    def with_result(self, speed: float, *, passed: bool) -> Bracket:
-        """Narrow by one window. A pass above an earlier fail is noise: the fail stands."""
-        if passed:
-            if self.high is not None and speed >= self.high:
-                return self
-            return Bracket(low=max(speed, self.low or 0.0), high=self.high)
-        high = speed if self.high is None else min(speed, self.high)
-        low = self.low if self.low is not None and self.low < high else None
-        return Bracket(low=low, high=high)
-
-
-Climb = Generator[float, bool, Bracket]
+Climb = Generator[float, bool, None]
 
 
 def climb(load: Load, incumbent: float | None) -> Climb:
     """The windows of one trial: fixed speed, baseline, or anchored at the incumbent's speed."""
-    bracket = Bracket(low=None, high=None)
     if load.at is not None:
-        passed = yield load.at
-        return bracket.with_result(load.at, passed=passed)
+        yield load.at
+        return
+    results: list[tuple[float, bool]] = []
     if incumbent is None:
-        used, bracket = yield from _find(load)
+        yield from _find(load, results)
     else:
-        used, bracket = yield from _anchored(load, incumbent)
-        if bracket.low is None or (bracket.high is not None and bracket.low < incumbent):
-            return bracket  # a loser has had its one lower probe
-    while (
-        used < load.max_windows
-        and bracket.low is not None
-        and bracket.high is not None
-        and bracket.high / bracket.low > load.resolution
-    ):
-        speed = (bracket.low * bracket.high) ** 0.5
-        passed = yield speed
-        used, bracket = used + 1, bracket.with_result(speed, passed=passed)
-    return bracket
+        yield from _anchored(load, incumbent, results)
+        found = bracket(results)
+        if found.low is None or (found.high is not None and found.low < incumbent):
+            return  # a loser has had its one lower probe
+    while len(results) < load.max_windows:
+        found = bracket(results)
+        if found.low is None or found.high is None or found.high / found.low <= load.resolution:
+            return
+        yield from _window(results, (found.low * found.high) ** 0.5)
 
 
-def _find(load: Load) -> Generator[float, bool, tuple[int, Bracket]]:
+def _window(results: list[tuple[float, bool]], speed: float) -> Generator[float, bool, bool]:
+    """One window: keeps its result, and returns it."""
+    passed = yield speed
+    results.append((speed, passed))
+    return passed
+
+
+def _find(load: Load, results: list[tuple[float, bool]]) -> Climb:
     """Step up by 1.5 from the start while it passes, or down by 1.5² while it fails.
 
     Goes on past `max_windows` until something fails: a capacity without an upper end compares with nothing.
     """
-    bracket, speed, used = Bracket(low=None, high=None), load.start_speed, 0
-    while used < load.max_windows or bracket.high is None:
-        passed = yield speed
-        used, bracket = used + 1, bracket.with_result(speed, passed=passed)
-        if bracket.low is not None and bracket.high is not None:
-            break
+    speed = load.start_speed
+    while len(results) < load.max_windows or bracket(results).high is None:
+        passed = yield from _window(results, speed)
+        found = bracket(results)
+        if found.low is not None and found.high is not None:
+            return
         if (passed and speed >= load.max_speed) or (not passed and speed <= load.min_speed):
-            break
+            return
         speed = (
             min(speed * BASELINE_STEP, load.max_speed)
             if passed
             else max(speed / BASELINE_STEP**2, load.min_speed)
         )
-    return used, bracket
 
 
-def _anchored(load: Load, incumbent: float) -> Generator[float, bool, tuple[int, Bracket]]:
+def _anchored(load: Load, incumbent: float, results: list[tuple[float, bool]]) -> Climb:
     """One window just above the incumbent decides; a winner gallops on, a loser gets one lower probe.
 
     The gallop, too, ends at a failure and not at `max_windows`.
     """
-    speed = min(incumbent * ANCHOR, load.max_speed)
-    bracket, used, exponent = Bracket(low=None, high=None), 0, 1
-    while bracket.high is None:
-        passed = yield speed
-        used, bracket = used + 1, bracket.with_result(speed, passed=passed)
-        if speed >= load.max_speed:
-            break
+    speed, exponent = min(incumbent * ANCHOR, load.max_speed), 1
+    while (yield from _window(results, speed)) and speed < load.max_speed:
         speed, exponent = min(speed * STEP**exponent, load.max_speed), exponent * 2
-    if bracket.low is None and used < load.max_windows:
-        lower = max(incumbent * LOWER_PROBE, load.min_speed)
-        passed = yield lower
-        used, bracket = used + 1, bracket.with_result(lower, passed=passed)
-    return used, bracket
+    if bracket(results).low is None and len(results) < load.max_windows:
+        yield from _window(results, max(incumbent * LOWER_PROBE, load.min_speed))

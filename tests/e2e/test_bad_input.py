@@ -284,6 +284,13 @@ CASES: dict[str, tuple[list[str], Prepare, int, str]] = {
     "a budget without a unit": (["--budget", "900"], nothing, 2, "'900' is not a budget"),
     "no trials": (["--trials", "0"], nothing, 2, "--trials 0 is no number of trials"),
     "a speed of zero": (["--at", "0"], nothing, 2, "--at 0 is not a speed"),
+    "a speed at which nothing would ever arrive": (
+        ["--at", "0.0009"],
+        nothing,
+        2,
+        "--at 0.0009 is not a speed",
+    ),
+    "a seed of 64 bits": (["--seed", str(2**63)], nothing, 2, f"--seed {2**63} is too large"),
     "a gate without a percentage": (
         ["--quality", "perplexity=1"],
         nothing,
@@ -305,12 +312,12 @@ CASES: dict[str, tuple[list[str], Prepare, int, str]] = {
         [],
         settings(trials="many"),
         2,
-        r"autotune\.yaml: Expected `int \| null`, got `str`",
+        r"autotune\.yaml: \$\.trials is text, where a whole number is expected",
     ),
     "settings that are no YAML": ([], write("autotune.yaml", "model: [\n"), 2, r"autotune\.yaml:\d+: "),
     "an unknown option": (["--slas", "ttft_p99=1s"], nothing, 2, "No such option: --slas"),
     "an option without its value": (["--model"], nothing, 2, "Option '--model' requires an argument"),
-    "a word for a number": (["--trials", "many"], nothing, 2, "Invalid value for '--trials'"),
+    "a word for a number": (["--trials", "many"], nothing, 2, r"Invalid value for '--trials'"),
     "a word too many": (["fast"], nothing, 2, "Got unexpected extra argument"),
 }
 
@@ -366,6 +373,12 @@ def test_a_folder_that_holds_a_run_is_not_written_over(place: Place) -> None:
 def test_a_dry_run_finds_the_same_faults(place: Place) -> None:
     said = place.run("run", "--dry-run", "--sla", "ttft_p99=1s", "--budget", "10s")
     check(place, said, 2, r"a budget of 10\.0 s is too small for one trial")
+
+
+def test_the_hint_after_a_wrong_option_names_the_commands_own_help(place: Place) -> None:
+    said = place.run("run", "--sla", "ttft_p99=1s", "--trials", "many")
+    assert said.code == 2
+    assert said.stderr.endswith("hint: see autotune run --help\n")
 
 
 def test_json_does_not_change_how_a_fault_is_said(place: Place) -> None:

@@ -14,6 +14,7 @@ import pytest
 from studies import AUTOTUNE, Place, Said
 
 Whole = tuple[Place, Said]
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
 
 
@@ -64,11 +65,19 @@ def test_every_trial_says_what_it_changes_and_what_became_of_it(whole: Whole) ->
 
 
 def test_the_summary_fits_80_columns_and_breaks_between_words(whole: Whole) -> None:
-    place, said = whole
-    lines = summary(said)
+    place = whole[0]
+    shown = on_a_terminal(place, "report", "out", env={"NO_COLOR": "1"})
+    lines = ESCAPE.sub("", shown).replace("\r", "").partition("# Tuned by")[0].strip().splitlines()
     assert max(map(len, lines)) <= 80
     reason = place.study().journal("ended")[0]["reason"]
     assert " ".join(" ".join(lines).split()).startswith(f"{reason}. defaults ")
+
+
+def test_a_log_gets_one_line_a_statement(whole: Whole) -> None:
+    place, said = whole
+    reason = place.study().journal("ended")[0]["reason"]
+    assert summary(said)[0] == f"{reason}."
+    assert any(len(line) > 80 for line in summary(said))
 
 
 def test_a_path_is_never_broken(whole: Whole, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from autotune.domain.launch import Endpoint, LaunchPlan, StartFacts
 from autotune.engine.metrics import counters, wait_idle
-from autotune.engine.process import Engine, Owned, launch, members, sweep
+from autotune.engine.process import Owned, Running, launch, members, sweep
 from autotune.errors import EngineError, ReplayError, SetupError
 from autotune.testing import Fault, Script, install, write_model
 
@@ -106,7 +106,7 @@ class Start(Protocol):
         argv: tuple[str, ...] | None = ...,
         start_deadline_s: float = ...,
         environ: Mapping[str, str] | None = ...,
-    ) -> Engine: ...
+    ) -> Running: ...
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             argv: tuple[str, ...] | None = None,
             start_deadline_s: float = DEADLINE_S,
             environ: Mapping[str, str] | None = None,
-        ) -> Engine:
+        ) -> Running:
             port = free_port()
             words = argv or vllm_argv(tmp_path, script or Script(), port)
             plan = plan_of(*words, port=port, start_deadline_s=start_deadline_s)
@@ -136,11 +136,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def endpoint(engine: Engine) -> Endpoint:
+def endpoint(engine: Running) -> Endpoint:
     return Endpoint(url=engine.url, key=KEY, model="m", facts=StartFacts(start_s=0.0))
 
 
-def complete(engine: Engine, **body: object) -> httpx.Response:
+def complete(engine: Running, **body: object) -> httpx.Response:
     asked = {"model": "m", "prompt": list(range(20)), "max_tokens": 5} | body
     headers = {"authorization": f"Bearer {KEY}"}
     return httpx.post(f"{engine.url}/v1/completions", json=asked, headers=headers, trust_env=False)

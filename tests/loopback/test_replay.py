@@ -106,11 +106,14 @@ def window(*, speed: float = 1.0, first: int = 0, count: int = 10) -> tuple[Due,
     )
 
 
+def short(output_tokens: int = 5) -> Request:
+    return Request(offset_s=0.0, prompt_tokens=10, output_tokens=output_tokens)
+
+
 def together(count: int, *, output_tokens: int = 5) -> tuple[Due, ...]:
     """Requests that are all due at once."""
     return tuple(
-        Due(index=index, due_s=0.0, prompt_tokens=10, output_tokens=output_tokens, measured=True)
-        for index in range(count)
+        Due(index=index, due_s=0.0, request=short(output_tokens), measured=True) for index in range(count)
     )
 
 
@@ -129,6 +132,7 @@ def job(
         key=key,
         model="m",
         vocabulary=49152,
+        block_tokens=None,
         seed=0,
         salt="window",
         cache_salt="window",
@@ -220,10 +224,7 @@ def test_progress_counts_up_to_the_whole_window(serve: Serve) -> None:
 def test_a_window_that_is_decided_stops(serve: Serve) -> None:
     server = serve(Fault(fault="freeze"))
     sla = Sla.parse(["ttft_p50=100ms"])
-    many = tuple(
-        Due(index=index, due_s=0.05 * index, prompt_tokens=10, output_tokens=5, measured=True)
-        for index in range(200)
-    )
+    many = tuple(Due(index=index, due_s=0.05 * index, request=short(), measured=True) for index in range(200))
     result = replayed(job(server, many, sla=sla, allowed=3))
     assert result.curtailed
     assert 4 <= len(result.timings) < 200
@@ -364,11 +365,14 @@ def test_a_client_dies_with_the_tuner(serve: Serve) -> None:
 TUNER = f"""
 import sys
 from autotune.domain.slo import Sla
+from autotune.domain.workload import Request
 from autotune.replay import Job, replay
 from autotune.traffic import Due
-due = (Due(index=0, due_s=0.0, prompt_tokens=10, output_tokens=5, measured=True),)
-frames = replay(Job(url=sys.argv[1], key={KEY!r}, model="m", vocabulary=49152, seed=0, salt="", cache_salt="",
-                    due=due, sla=Sla.parse(["ttft_p90=20s"]), allowed=(0,), run_to_end=True, drain_s=30.0))
+request = Request(offset_s=0.0, prompt_tokens=10, output_tokens=5)
+due = (Due(index=0, due_s=0.0, request=request, measured=True),)
+frames = replay(Job(url=sys.argv[1], key={KEY!r}, model="m", vocabulary=49152, block_tokens=None, seed=0,
+                    salt="", cache_salt="", due=due,
+                    sla=Sla.parse(["ttft_p90=20s"]), allowed=(0,), run_to_end=True, drain_s=30.0))
 next(frames)
 print("under way", flush=True)
 list(frames)

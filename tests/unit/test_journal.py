@@ -79,7 +79,7 @@ OUTCOMES: list[Outcome] = [
     measured(None, 0.05),
     replace(measured(None, 2.0), windows=(curtailed_window(),)),
     Infeasible(cause=Cause.OUT_OF_MEMORY, evidence='CUDA "out of" memory\n\x85 …'),
-    Infeasible(cause=Cause.QUALITY, evidence="worse", quality=replace(QUALITY, increase=0.1, limit=None)),
+    Infeasible(cause=Cause.QUALITY, evidence="worse", quality=replace(QUALITY, increase=0.1)),
     Stopped(reason="the budget ended", windows=(window(1.0, passed=True),)),
     Faulted(reason="late", engine=True),
 ]

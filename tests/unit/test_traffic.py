@@ -53,7 +53,7 @@ def indexes(due: tuple[Due, ...], *, measured: bool) -> list[int]:
 def test_at_speed_one_the_recorded_gaps_are_replayed() -> None:
     due = window(recorded(0, 0.25, 1.5, 1.5, 4.0), first=0, end=5)
     assert [one.due_s for one in due] == [0, 0.25, 1.5, 1.5, 4.0]
-    assert [(one.prompt_tokens, one.output_tokens) for one in due] == [
+    assert [(one.request.prompt_tokens, one.request.output_tokens) for one in due] == [
         (10, 1),
         (11, 2),
         (12, 3),
@@ -146,12 +146,64 @@ def test_a_workload_knows_its_rate_and_its_longest_request() -> None:
     assert workload.longest_tokens == 15
 
 
+# -- sessions -------------------------------------------------------------------------------------
+
+
+def turn(offset_s: float, session: str) -> Request:
+    return Request(offset_s=offset_s, prompt_tokens=1, output_tokens=1, session=session)
+
+
+TURNS = [turn(0, "a"), turn(4, "b"), turn(6, "a"), turn(8, "b")]
+
+
+def test_speed_divides_the_gaps_between_sessions_and_not_those_within() -> None:
+    due = window(TURNS, first=0, end=4, speed=2)
+    # a begins at 0 and b at 4 / 2; a's second turn comes 6 s after its first, b's 4 s after its own
+    assert [(one.index, one.due_s) for one in due] == [(0, 0), (1, 2), (2, 6), (3, 6)]
+    assert [one.after for one in due] == [None, None, 0, 1]
+
+
+def test_a_turn_whose_predecessor_is_outside_the_window_waits_for_none() -> None:
+    due = window(TURNS, first=1, end=4, lead_in_s=0)
+    assert [(one.index, one.due_s, one.after) for one in due] == [(1, 0, None), (2, 2, None), (3, 4, 1)]
+
+
+def test_a_fast_window_holds_late_turns_of_sessions_that_began_long_before_it() -> None:
+    requests = [turn(0, "a"), *recorded(10, 20), turn(21, "a")]
+    due = window(requests, first=1, end=4, speed=10, lead_in_s=0)
+    # a began 1 s before the window's first request, its second turn is due 21 s later; 20 s is 1 s after 10 s
+    assert [(one.index, one.due_s) for one in due] == [(1, 0), (2, 1), (3, 20)]
+
+
+def test_a_window_into_which_no_request_falls_is_empty() -> None:
+    assert window([turn(0, "a"), turn(500, "a")], first=1, end=2, speed=100, at_most_s=5, lead_in_s=0) == ()
+
+
 # -- prompts --------------------------------------------------------------------------------------
+
+
+def lengths(tokens: int, blocks: tuple[int, ...] = ()) -> Request:
+    return Request(offset_s=0, prompt_tokens=tokens, output_tokens=1, blocks=blocks)
+
+
+def test_equal_blocks_are_equal_tokens_and_the_rest_is_each_requests_own() -> None:
+    def ids(index: int, tokens: int, *blocks: int, salt: str = "s") -> list[int]:
+        return prompt(lengths(tokens, blocks), index, block_tokens=16, vocabulary=49_152, seed=0, salt=salt)
+
+    long, short = ids(1, 40, 7, 8), ids(2, 24, 7, 8)
+    assert (len(long), len(short)) == (40, 24)
+    assert short == long[:24]  # two blocks of 16, the second cut off by the prompt's end
+    assert ids(3, 40, 7, 8)[:32] == long[:32]
+    assert ids(3, 40, 7, 8)[32:] != long[32:]
+    assert ids(1, 16, 9) != long[:16]
+    assert ids(1, 16, 7, salt="t") != long[:16]  # another window shares nothing
+    assert len(ids(1, 10, 7, 8, 9)) == 10  # more blocks than the prompt is long
 
 
 def test_a_prompt_is_the_same_on_every_machine() -> None:
     # Read off once: another sequence would make resumed windows unlike the ones before them.
-    assert prompt(0, 5, vocabulary=49_152, seed=0, salt="climb-0-1") == [4778, 13636, 7906, 11854, 16409]
+    ids = prompt(lengths(5), 0, block_tokens=None, vocabulary=49_152, seed=0, salt="climb-0-1")
+    assert ids == [4778, 13636, 7906, 11854, 16409]
 
 
 @pytest.mark.parametrize("change", [{"index": 8}, {"seed": 1}, {"salt": "other"}])
@@ -159,7 +211,7 @@ def test_another_index_seed_or_salt_makes_another_prompt(change: dict[str, int |
     plain: dict[str, int | str] = {"index": 7, "seed": 0, "salt": "climb"}
 
     def ids(index: int, seed: int, salt: str) -> list[int]:
-        return prompt(index, 50, vocabulary=49_152, seed=seed, salt=salt)
+        return prompt(lengths(50), index, block_tokens=None, vocabulary=49_152, seed=seed, salt=salt)
 
     assert ids(**plain) == ids(**plain)  # type: ignore[arg-type]
     assert ids(**plain) != ids(**{**plain, **change})  # type: ignore[arg-type]
@@ -169,13 +221,13 @@ def test_another_index_seed_or_salt_makes_another_prompt(change: dict[str, int |
 def test_a_prompt_has_its_length_and_lies_inside_the_vocabulary(
     tokens: int, vocabulary: int, seed: int
 ) -> None:
-    ids = prompt(0, tokens, vocabulary=vocabulary, seed=seed, salt="")
+    ids = prompt(lengths(tokens), 0, block_tokens=None, vocabulary=vocabulary, seed=seed, salt="")
     assert len(ids) == tokens
     assert min(ids) >= 0
     assert max(ids) < vocabulary
 
 
 def test_a_prompt_keeps_clear_of_special_tokens() -> None:
-    ids = prompt(0, 20_000, vocabulary=49_152, seed=0, salt="")
+    ids = prompt(lengths(20_000), 0, block_tokens=None, vocabulary=49_152, seed=0, salt="")
     assert min(ids) >= 256
     assert max(ids) < 28_000  # seven eighths of 32,000

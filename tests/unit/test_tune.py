@@ -44,7 +44,8 @@ from autotune.domain.run import Run
 from autotune.domain.space import Parameter, Point, Preset
 from autotune.engine.vllm import precision
 from autotune.journal import Journal, Started
-from autotune.tune import Tuner, verdict
+from autotune.score.choose import verdict
+from autotune.tune import Tuner
 
 THE_RUN: Run = replace(
     RUN,
@@ -644,6 +645,13 @@ def unconfirmed(number: int) -> Confirmation:
     ("trials", "confirmations", "winner", "reason"),
     [
         ([], [], None, "nothing was judged"),
+        (
+            [trial(0, Faulted(reason="port 8100 was taken", engine=False)), trial(1, LATE)],
+            [],
+            None,
+            "nothing was judged: our own client was late",  # the last fault is the one to mend
+        ),
+        ([trial(0, LATE), trial(1, OOM)], [], None, "no trial held the SLA"),
         ([NOWHERE, trial(1, OOM)], [], None, "no trial held the SLA"),
         (
             [DEFAULT],
