@@ -50,7 +50,7 @@ check: venv ## format, lint, types and the arrows between modules: what CI runs 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy tools/*.py
-	for kind in contract docs e2e engine loopback unit; do MYPYPATH=tests/unit $(BIN)/mypy tests/$$kind || exit 1; done
+	for kind in contract docs e2e engine fuzz loopback unit; do MYPYPATH=tests/unit $(BIN)/mypy tests/$$kind || exit 1; done
 	$(BIN)/lint-imports
 
 fmt: venv ## format, and mend what lint can mend

@@ -2,44 +2,106 @@
 
 from __future__ import annotations
 
-from autotune.formats import azure, native
-from autotune.testing.contracts import FormatContract
+import format_samples as samples
 
-HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-ROWS = (
-    "2023-11-16 18:15:46.6805900,374,44\n"
-    "2023-11-16 18:15:50.9951690,396,109\n"
-    "2023-11-16 18:15:51.2224670,879,55\n"
+from autotune.formats import (
+    aiperf,
+    azure,
+    bailian,
+    burstgpt,
+    guidellm,
+    mooncake,
+    mtbench,
+    native,
+    openai_log,
+    sharegpt,
+    vllm_custom,
+    weka,
 )
+from autotune.testing.contracts import FormatContract
 
 
 class TestAzure(FormatContract):
     format = azure
-    example = HEADER + ROWS
-    broken = {
-        "column": ("TIMESTAMP,ContextTokens,Answer\n" + ROWS, 1),
-        "number": (HEADER + ROWS + "2023-11-16 18:15:52.0,many,5\n", 5),
-        "zero": (HEADER + ROWS + "2023-11-16 18:15:52.0,5,0\n", 5),
-        "stamp": (HEADER + ROWS + "yesterday,5,5\n", 5),
-        "backwards": (HEADER + ROWS + "2023-11-16 18:15:50.0,5,5\n", 5),
-        "cut": (HEADER + ROWS + "2023-11-16 18:15:52.0,5\n", 5),
-    }
+    example = samples.AZURE.text
+    broken = samples.AZURE.broken()
+    unreadable = samples.AZURE.unreadable
 
 
-LINES = (
-    '{"offset_s": 0.0, "prompt_tokens": 374, "output_tokens": 44}\n'
-    '{"offset_s": 4.3, "prompt_tokens": 396, "output_tokens": 109}\n'
-    '{"offset_s": 4.5, "prompt_tokens": 879, "output_tokens": 55}\n'
-)
-
-
-class TestNative(FormatContract):
+class TestNativeVersion1(FormatContract):
     format = native
-    example = LINES
+    example = samples.NATIVE_1.text
+    broken = samples.NATIVE_1.broken()
+
+
+class TestNativeVersion2(FormatContract):
+    format = native
+    example = samples.NATIVE_2.text
+    broken = samples.NATIVE_2.broken()
+    unreadable = samples.NATIVE_2.unreadable
+
+
+class TestMooncake(FormatContract):
+    format = mooncake
+    example = samples.MOONCAKE.text
+    broken = samples.MOONCAKE.broken()
+
+
+class TestBailian(FormatContract):
+    format = bailian
+    example = samples.BAILIAN.text
+    broken = samples.BAILIAN.broken()
+
+
+class TestBurstGpt(FormatContract):
+    format = burstgpt
+    example = samples.BURSTGPT.text
+    broken = samples.BURSTGPT.broken()
+    unreadable = samples.BURSTGPT.unreadable
+
+
+class TestWeka(FormatContract):
+    format = weka
+    example = samples.WEKA.text
+    broken = {name: (samples.weka(*samples.WEKA_ROWS, row), 10) for name, row in samples.WEKA_BAD.items()}
+    unreadable = samples.WEKA.unreadable
+
+
+class TestShareGpt(FormatContract):
+    format = sharegpt
+    example = samples.SHAREGPT.text
     broken = {
-        "json": (LINES + '{"offset_s": 5\n', 4),
-        "key": (LINES + '{"offset_s": 5, "prompt_tokens": 1}\n', 4),
-        "text": (LINES + '{"offset_s": "5", "prompt_tokens": 1, "output_tokens": 1}\n', 4),
-        "zero": (LINES + '{"offset_s": 5, "prompt_tokens": 0, "output_tokens": 1}\n', 4),
-        "backwards": (LINES + '{"offset_s": 1, "prompt_tokens": 1, "output_tokens": 1}\n', 4),
+        name: (samples.sharegpt(*samples.SHAREGPT_ROWS, row), 12)
+        for name, row in samples.SHAREGPT_BAD.items()
     }
+    unreadable = samples.SHAREGPT.unreadable
+
+
+class TestMtBench(FormatContract):
+    format = mtbench
+    example = samples.MTBENCH.text
+    broken = samples.MTBENCH.broken()
+
+
+class TestVllmCustom(FormatContract):
+    format = vllm_custom
+    example = samples.VLLM_CUSTOM.text
+    broken = samples.VLLM_CUSTOM.broken()
+
+
+class TestGuidellm(FormatContract):
+    format = guidellm
+    example = samples.GUIDELLM.text
+    broken = samples.GUIDELLM.broken()
+
+
+class TestAiperf(FormatContract):
+    format = aiperf
+    example = samples.AIPERF.text
+    broken = samples.AIPERF.broken()
+
+
+class TestOpenAiLog(FormatContract):
+    format = openai_log
+    example = samples.OPENAI_LOG.text
+    broken = samples.OPENAI_LOG.broken()

@@ -1,24 +1,25 @@
-"""Recorded traffic: what the formats read, and every way in which a file can be wrong."""
+"""Opening a workload: which format it is, and every way in which a file can be wrong."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from pathlib import Path
 
+import format_samples as samples
+import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from autotune.domain.workload import Request, Workload
+from autotune.domain.workload import Workload
 from autotune.errors import InputError
-from autotune.formats import azure, native
-from autotune.formats.workloads import read_workload
+from autotune.formats.outline import outline
+from autotune.formats.reading import Source
+from autotune.formats.workloads import gather, open_recording, read_workload
 
-SHIPPED = Path(__file__).parents[2] / "workloads"
-HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+HEAD = samples.AZURE_HEAD
 ROWS = "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
-# 50.9951690 − 46.6805900 s
-SECOND_S = 4.314579
+AZURE = (HEAD + ROWS).encode()
+NATIVE = '{"offset_s": 0, "prompt_tokens": 1, "output_tokens": 1}\n'
 
 
 def written(folder: Path, content: str | bytes, name: str = "traffic.csv") -> Path:
@@ -35,156 +36,28 @@ def refused(folder: Path, content: str | bytes) -> InputError:
     with pytest.raises(InputError) as caught:
         read(folder, content)
     assert caught.value.hint
+    assert "\n" not in caught.value.message
     return caught.value
 
 
-# -- Azure ----------------------------------------------------------------------------------------
+# -- which format, which file ---------------------------------------------------------------------
 
 
-def test_an_azure_trace_is_read_with_its_seven_digits(tmp_path: Path) -> None:
-    workload = read(tmp_path, HEAD + ROWS)
-    first, second = workload.requests
-    assert first == Request(offset_s=0.0, prompt_tokens=374, output_tokens=44)
-    assert (second.prompt_tokens, second.output_tokens) == (396, 109)
-    assert second.offset_s == pytest.approx(SECOND_S, abs=1e-6)
-    assert workload.name == "traffic"
-    assert workload.source == str(tmp_path / "traffic.csv")
-    assert workload.sha256 == hashlib.sha256((HEAD + ROWS).encode()).hexdigest()
+def test_a_workload_knows_its_file(tmp_path: Path) -> None:
+    for content in (AZURE, gzip.compress(AZURE)):
+        workload = read(tmp_path, content)
+        assert workload.name == "traffic"
+        assert workload.source == str(tmp_path / "traffic.csv")
+        assert workload.sha256 == hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        (HEAD + ROWS).replace("\n", "\r\n").encode(),
-        b"\xef\xbb\xbf" + (HEAD + ROWS).encode(),
-        (HEAD + "\n" + ROWS + "\n\n").encode(),
-        (HEAD + ROWS).strip().encode(),
-        (HEAD + ROWS).replace(",", " , ").encode(),
-        (HEAD + ROWS).replace("374", '"374"').encode(),
-    ],
-)
-def test_line_ends_marks_blanks_and_quotes_do_not_matter(tmp_path: Path, content: bytes) -> None:
-    assert read(tmp_path, content).requests == read(tmp_path, HEAD + ROWS, "plain.csv").requests
-
-
-def test_columns_are_found_by_name_and_others_are_left_alone(tmp_path: Path) -> None:
-    content = (
-        "Kind,GeneratedTokens,TIMESTAMP,ContextTokens\n"
-        "chat,44,2023-11-16 18:15:46,374\ncode,109,2023-11-16 18:15:50.5,396\n"
-    )
-    assert read(tmp_path, content).requests == (
-        Request(offset_s=0.0, prompt_tokens=374, output_tokens=44),
-        Request(offset_s=4.5, prompt_tokens=396, output_tokens=109),
-    )
-
-
-def test_the_shipped_traces_are_read_whole() -> None:
-    workload = read_workload(SHIPPED / "azure-conv-20min.csv")
-    lines = (SHIPPED / "azure-conv-20min.csv").read_text().split()  # a stamp holds one blank
-    assert len(workload.requests) == (len(lines) - 1) / 2
-    assert workload.requests[0] == Request(offset_s=0.0, prompt_tokens=374, output_tokens=44)
-    assert 19 * 60 < workload.duration_s <= 20 * 60
-    assert len(read_workload(SHIPPED / "azure-conv-cpu.csv").requests) >= 30
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("2023-11-16 18:15:46.68,374\n", ":2: 2 cells where the header has 3"),
-        ("2023-11-16 18:15:46.68,374,44,1\n", ":2: 4 cells where the header has 3"),
-        ("yesterday,374,44\n", ":2: TIMESTAMP is 'yesterday'"),
-        ("2023-11-16 18:15:46.abc,374,44\n", ":2: TIMESTAMP is '2023-11-16 18:15:46.abc'"),
-        ("2023-02-30 18:15:46,374,44\n", ":2: TIMESTAMP is '2023-02-30 18:15:46'"),
-        ("2023-11-16 18:15:46.68,many,44\n", ":2: ContextTokens is 'many', not a whole number"),
-        ("2023-11-16 18:15:46.68,374,4.5\n", ":2: GeneratedTokens is '4.5', not a whole number"),
-        ("2023-11-16 18:15:46.68,374,\n", ":2: GeneratedTokens is '', not a whole number"),
-        ("2023-11-16 18:15:46.68,374,0\n", ":2: 374 prompt and 0 output tokens"),
-        ("2023-11-16 18:15:46.68,-1,44\n", ":2: -1 prompt and 44 output tokens"),
-        (ROWS + "2023-11-16 18:15:50.5,1,1\n", ":4: this request is 0.495 s earlier than the one before it"),
-        ("2023-11-16 18:15:46.68,37\r4,44\n", ":2: new-line character seen in unquoted field"),
-        ("2023-11-16 18:15:46.68," + "3" * 200_000 + ",44\n", ":2: field larger than field limit"),
-        (ROWS.splitlines()[0], " holds 1 requests over no time: there is no rate to replay"),
-        (ROWS.splitlines()[0] + "\n" + ROWS.splitlines()[0], " holds 2 requests over no time"),
-        ("", " holds 0 requests over no time"),
-    ],
-)
-def test_a_bad_row_is_refused_with_its_place(tmp_path: Path, rows: str, message: str) -> None:
-    assert refused(tmp_path, HEAD + rows).message.startswith(f"{tmp_path / 'traffic.csv'}{message}")
-
-
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    error = refused(tmp_path, "TIMESTAMP,ContextTokens\n")
-    assert error.message.endswith(":1: no column GeneratedTokens, only TIMESTAMP, ContextTokens")
-
-
-def test_requests_at_the_same_time_are_in_order(tmp_path: Path) -> None:
-    rows = "".join(f"2023-11-16 18:15:4{second},1,1\n" for second in (6, 6, 7))
-    assert [one.offset_s for one in read(tmp_path, HEAD + rows).requests] == [0, 0, 1]
-
-
-# -- our own --------------------------------------------------------------------------------------
-
-
-def test_our_own_format_is_read_and_other_keys_ignored(tmp_path: Path) -> None:
-    content = (
-        '{"offset_s": 0.0, "prompt_tokens": 374, "output_tokens": 44, "user": "a"}\n'
-        '{"prompt_tokens": 396, "offset_s": 4, "output_tokens": 109}\n'
-    )
-    assert read(tmp_path, content).requests == (
-        Request(offset_s=0.0, prompt_tokens=374, output_tokens=44),
-        Request(offset_s=4.0, prompt_tokens=396, output_tokens=109),
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", ":2: Input data was truncated"),
-        ("[]", ":2: Expected `object`, got `array`"),
-        ('{"offset_s": 1, "prompt_tokens": 1}', ":2: Object missing required field `output_tokens`"),
-        (
-            '{"offset_s": "1", "prompt_tokens": 1, "output_tokens": 1}',
-            ":2: Expected `float`, got `str` - at `$.offset_s`",
-        ),
-        (
-            '{"offset_s": 1, "prompt_tokens": 1.5, "output_tokens": 1}',
-            ":2: Expected `int`, got `float` - at `$.prompt_tokens`",
-        ),
-        ('{"offset_s": 1, "prompt_tokens": 0, "output_tokens": 1}', ":2: 0 prompt and 1 output tokens"),
-        ('{"offset_s": -1, "prompt_tokens": 1, "output_tokens": 1}', ":2: this request is 1.000 s earlier"),
-        ('{"offset_s": NaN, "prompt_tokens": 1, "output_tokens": 1}', ":2: JSON is malformed"),
-        ('{"offset_s": 1e999, "prompt_tokens": 1, "output_tokens": 1}', ":2: Number out of range"),
-    ],
-)
-def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, line: str, message: str) -> None:
-    first = '{"offset_s": 0, "prompt_tokens": 1, "output_tokens": 1}\n'
-    assert refused(tmp_path, first + line).message.startswith(f"{tmp_path / 'traffic.csv'}{message}")
-
-
-# -- which format ---------------------------------------------------------------------------------
-
-
-def test_the_first_line_decides_and_not_the_name(tmp_path: Path) -> None:
-    assert len(read(tmp_path, HEAD + ROWS, "trace.jsonl").requests) == 2
-    lines = [f'{{"offset_s": {offset}, "prompt_tokens": 1, "output_tokens": 1}}' for offset in (0, 1)]
-    assert len(read(tmp_path, "\n".join(lines), "trace.csv").requests) == 2
-
-
-@pytest.mark.parametrize(
-    ("head", "is_azure", "is_native"),
-    [
-        ("TIMESTAMP,ContextTokens,GeneratedTokens", True, False),
-        ("TIMESTAMP,GeneratedTokens", True, False),
-        ("time,ContextTokens,GeneratedTokens", False, False),
-        ('{"offset_s": 1}', False, True),
-        ('  {"prompt_tokens": 1, "offset_s": 1}', False, True),
-        ('["offset_s"]', False, False),
-        ("", False, False),
-    ],
-)
-def test_a_format_knows_its_own_first_line(head: str, is_azure: bool, is_native: bool) -> None:
-    assert azure.sniff(head) is is_azure
-    assert native.sniff(head) is is_native
+@pytest.mark.parametrize("name", sorted(samples.SAMPLES))
+def test_the_beginning_decides_and_not_the_name(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, "\n \r\n" + samples.SAMPLES[name].text, "trace.parquet")
+    opened = open_recording(path)
+    assert opened.format == name.rstrip(" 12")
+    assert opened.source.path == path
+    assert len(gather(opened).requests) >= 3
 
 
 def test_what_no_format_knows_is_shown(tmp_path: Path) -> None:
@@ -194,17 +67,55 @@ def test_what_no_format_knows_is_shown(tmp_path: Path) -> None:
     )
     assert error.hint is not None
     assert "azure" in error.hint
-    assert "native" in error.hint
+    assert "weka" in error.hint
+    long = refused(tmp_path, "x" * 5000)
+    assert len(long.message) < len(str(tmp_path)) + 150
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path, message in [
         (tmp_path / "none.csv", f"no workload at {tmp_path / 'none.csv'}"),
         (tmp_path, f"the workload {tmp_path} is a folder"),
+        (Path("/dev/zero"), "the workload /dev/zero is not a regular file"),
+        (tmp_path / ("n" * 300), f"cannot read the workload {tmp_path / ('n' * 300)}: File name too long"),
     ]:
         with pytest.raises(InputError) as caught:
             read_workload(path)
         assert caught.value.message == message
+
+
+def test_too_few_requests_are_no_workload(tmp_path: Path) -> None:
+    first = ROWS.splitlines()[0] + "\n"
+    for rows, count in [("", 0), (first, 1), (first + first, 2)]:
+        message = refused(tmp_path, HEAD + rows).message
+        assert message.endswith(f" holds {count} requests over no time: there is no rate to replay")
+
+
+def test_requests_at_the_same_time_are_in_order(tmp_path: Path) -> None:
+    rows = "".join(f"2023-11-16 18:15:4{second},1,1\n" for second in (6, 6, 7))
+    assert [one.offset_s for one in read(tmp_path, HEAD + rows).requests] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "opens", "keys"),
+    [
+        ('{"a": {"b": [1, {"c": 2}]}, "d": "e:{"}', "{", {"a", "d"}),
+        ('[ {"a": 1}, {"b": 2}]', "[{", {"a"}),
+        ('{"a": 1}\n{"b": 2}', "{", {"a"}),
+        ('{"a": "cut off in a str', "{", {"a"}),
+        ('{"a": "x\\"y", "b', "{", {"a"}),
+        ('["a"]', "", set()),
+        ('"a"', "", set()),
+        ("", "", set()),
+        ('{"a": ' + "[" * 1000 + ', "b": 1', "{", {"a"}),
+    ],
+)
+def test_an_outline_is_the_first_objects_own_keys(text: str, opens: str, keys: set[str]) -> None:
+    assert outline(text).opens == opens
+    assert set(outline(text).keys) == keys
+
+
+# -- files that are no text -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,41 +123,161 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     [
         (b"", " is empty"),
         (b"\n \n\r\n", " is empty"),
+        (b"\xef\xbb\xbf", " is empty"),
+        (gzip.compress(b""), " is empty"),
         (b"\x89PNG\r\n\x1a\n\0\0", ":1: byte 1 is not UTF-8 text"),
         (b"PK\0\0", ":1: not a line of text"),
+        (b"\n\n\xff", ":3: byte 1 is not UTF-8 text"),
         (HEAD.encode() + b"2023-11-16 18:15:46,3\xff4,44\n", ":2: byte 22 is not UTF-8 text"),
+        (HEAD.encode() + ROWS.encode() + b"\0\n", ":4: not a line of text"),
+        (AZURE.decode().encode("utf-16"), ":1: "),
+        (b"PAR1\x15\x04\x15", ":1: no known workload format begins like this"),
     ],
 )
 def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    assert message in refused(tmp_path, content).message
+    assert refused(tmp_path, content).message.startswith(
+        f"{'the workload ' * (message == ' is empty')}{tmp_path / 'traffic.csv'}{message}"
+    )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    head=st.sampled_from([b"", HEAD.encode(), b'{"offset_s": 0, "prompt_tokens": 1, "output_tokens": 1}\n']),
-    body=st.binary(max_size=80) | st.text('0123456789-:. ,\r\n"{}', max_size=80).map(str.encode),
-)
-def test_any_bytes_are_a_workload_or_an_input_error(tmp_path: Path, head: bytes, body: bytes) -> None:
-    try:
-        workload = read(tmp_path, head + body)
-    except InputError as error:
-        message = error.message
-    else:
-        assert workload.rate_rps > 0
-        return
-    assert str(tmp_path / "traffic.csv") in message
+def test_a_beginning_may_end_within_a_character(tmp_path: Path) -> None:
+    # 64 KiB end in the middle of one of these for one of the three shifts
+    for shift in ("", "a", "bc"):
+        blank = "\n" * len(shift)
+        text = samples.row(body={"prompt": shift + "€" * 30_000}, output_tokens=1).replace("\\u20ac", "€")
+        assert len(read(tmp_path, f"{blank}{text}\n{text}\n").requests) == 2
 
 
-def test_a_device_is_no_workload() -> None:
-    with pytest.raises(InputError, match="the workload /dev/zero is not a regular file"):
-        read_workload(Path("/dev/zero"))
-
-
-def test_a_line_without_end_is_refused_before_all_of_it_is_read(
+def test_a_line_of_more_than_10_mb_is_refused_and_can_be_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autotune.formats.reading.LONGEST_LINE", 100)
-    path = tmp_path / "endless"
-    path.write_bytes(b"x" * 1000)
-    with pytest.raises(InputError, match=f"{path}:1: not a line of text"):
-        read_workload(path)
+    monkeypatch.setattr("autotune.formats.disk.LONGEST_LINE", 100)
+    monkeypatch.setattr("autotune.formats.disk._CHUNK", 32)
+    long = HEAD + "x" * 1000 + "\n" + ROWS
+    assert refused(tmp_path, long).message == f"{tmp_path / 'traffic.csv'}:2: a line of more than 10 MB"
+    opened = open_recording(written(tmp_path, long), skip_bad=1)
+    assert len(gather(opened).requests) == 2
+    assert refused(tmp_path, HEAD + ROWS + "x" * 1000).message.endswith(":4: a line of more than 10 MB")
+
+
+def test_json_in_one_piece_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.formats.reading.LARGEST_JSON", 100)
+    error = refused(tmp_path, samples.WEKA.text)
+    assert error.message.startswith(f"{tmp_path / 'traffic.csv'}:1: more than ")
+
+
+# -- packed files ---------------------------------------------------------------------------------
+
+
+def outcome(path: Path) -> int | str:
+    """How many requests a file holds, or the message that refuses it."""
+    try:
+        return len(read_workload(path).requests)
+    except InputError as error:
+        return error.message
+
+
+def packed(kind: str, content: bytes) -> bytes:
+    if kind == "gzip":
+        return gzip.compress(content, mtime=0)
+    found = pa.compress(content, codec="zstd", asbytes=True)
+    assert isinstance(found, bytes)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+def test_packed_data_cut_off_anywhere_is_one_error(tmp_path: Path, kind: str) -> None:
+    whole = packed(kind, AZURE)
+    for kept in range(4, len(whole) - 1):
+        message = refused(tmp_path, whole[:kept]).message
+        assert message.startswith(f"{tmp_path / 'traffic.csv'}:"), kept
+        assert f"the {kind} data " in message
+
+
+def test_the_line_where_packed_data_ends_is_named(tmp_path: Path) -> None:
+    lines = "".join(f"2023-11-16 18:{n // 60:02}:{n % 60:02},{n * n % 977 + 1},44\n" for n in range(3000))
+    whole = gzip.compress((HEAD + lines).encode())
+    opened = open_recording(written(tmp_path, whole[: len(whole) // 2]), skip_bad=5)
+    with pytest.raises(InputError) as caught:
+        gather(opened)
+    path, line, said = caught.value.message.split(":", 2)
+    assert (path, said) == (str(tmp_path / "traffic.csv"), " the gzip data ends in the middle")
+    assert 1000 < int(line) < 2000
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zstd"])
+def test_damaged_data_is_one_error_or_still_good(tmp_path: Path, kind: str) -> None:
+    whole = packed(kind, AZURE)
+    for place in range(4, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x55
+        found = outcome(written(tmp_path, bytes(damaged)))
+        assert found == 2 or str(tmp_path / "traffic.csv") in str(found)
+
+
+def test_packed_data_may_come_in_several_pieces(tmp_path: Path) -> None:
+    for kind in ("gzip", "zstd"):
+        pieces = packed(kind, HEAD.encode()) + packed(kind, ROWS.encode())
+        assert read(tmp_path, pieces).requests == read(tmp_path, AZURE).requests
+
+
+# -- bad rows -------------------------------------------------------------------------------------
+
+
+def test_mixed_formats_are_refused_where_the_second_begins(tmp_path: Path) -> None:
+    assert refused(tmp_path, HEAD + ROWS + NATIVE).message.startswith(f"{tmp_path / 'traffic.csv'}:4: ")
+    assert refused(tmp_path, NATIVE + HEAD + ROWS).message.startswith(f"{tmp_path / 'traffic.csv'}:2: ")
+    assert refused(tmp_path, samples.MOONCAKE.text + samples.BAILIAN.text).message.startswith(
+        f"{tmp_path / 'traffic.csv'}:4: "
+    )
+
+
+def test_as_many_bad_rows_as_asked_for_are_left_out_and_named(tmp_path: Path) -> None:
+    first, second = ROWS.splitlines(keepends=True)
+    path = written(tmp_path, HEAD + "bad\n" + first + b"\xff".decode("latin-1") + "\n" + second)
+    opened = open_recording(path, skip_bad=2)
+    assert gather(opened).requests == read(tmp_path, AZURE, "whole").requests
+    assert opened.source.skipped == [
+        f"{path}:2: 1 cells where the header has 3",
+        f"{path}:4: 1 cells where the header has 3",
+    ]
+    with pytest.raises(InputError) as caught:
+        read_workload(path, skip_bad=1)
+    assert caught.value.message == f"{path}:4: 1 cells where the header has 3"
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("; 1 bad rows before it were left out, as asked")
+
+
+def test_lines_that_are_no_text_are_bad_rows_too(tmp_path: Path) -> None:
+    path = written(tmp_path, HEAD.encode() + b"\xff\n" + ROWS.encode() + b"\0")  # lines 1 to 5
+    opened = open_recording(path, skip_bad=2)
+    assert len(gather(opened).requests) == 2
+    assert opened.source.skipped == [f"{path}:2: byte 1 is not UTF-8 text", f"{path}:5: not a line of text"]
+
+
+def test_a_row_left_out_is_nothing_to_come_after(tmp_path: Path) -> None:
+    # the second row lies far ahead; without it the third is in order
+    rows = "2023-11-16 18:15:46,1,1\n2024-11-16 18:15:46,0,1\n2023-11-16 18:15:47,1,1\n"
+    opened = open_recording(written(tmp_path, HEAD + rows), skip_bad=1)
+    assert [one.offset_s for one in gather(opened).requests] == [0, 1]
+
+
+# -- streaming ------------------------------------------------------------------------------------
+
+
+def test_a_long_file_is_read_as_its_requests_are_asked_for(tmp_path: Path) -> None:
+    rows = "".join(f'{{"offset_s": {n}, "prompt_tokens": 1, "output_tokens": 1}}\n' for n in range(60_000))
+    path = written(tmp_path, rows)
+    heard: list[int] = []
+    opened = open_recording(path, advanced=lambda done, _: heard.append(done))
+    assert next(opened.recording.requests).offset_s == 0
+    assert max(heard) <= 1 << 20 < path.stat().st_size
+    assert sum(1 for _ in opened.recording.requests) == 59_999
+    assert heard[-1] == path.stat().st_size
+
+
+def test_a_source_can_be_read_again(tmp_path: Path) -> None:
+    source = Source(path=written(tmp_path, b"\xef\xbb\xbfone\r\n\n two\nlast"))
+    assert list(source.lines()) == [(1, "one"), (3, " two"), (4, "last")]
+    assert list(source.lines()) == list(source.peek())
+    assert source.head() == "one\r\n\n two\nlast"
