@@ -6,26 +6,33 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-COMMANDS = ("", "run", "resume", "report", "doctor")
+COMMAND = Path(sys.executable).with_name("autotune")
+ENVIRON = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
 
 
 def reference() -> str:
-    """The page: one block for each command, at 80 columns."""
-    command = Path(sys.executable).with_name("autotune")
-    environ = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1"}
+    """The page: one block for each command and sub-command, at 80 columns."""
     blocks = ["# Command line\n\nMade from `--help` by `tools/cli_reference.py`.\n"]
-    for name in COMMANDS:
-        words = [name] if name else []
+    waiting: list[tuple[str, ...]] = [()]
+    while waiting:
+        words = waiting.pop(0)
         said = subprocess.run(
-            [command, *words, "--help"], capture_output=True, text=True, check=True, env=environ
-        )
-        title = " ".join(["autotune", *words])
-        blocks.append(f"## {title}\n\n```\n{said.stdout.strip()}\n```\n")
+            [COMMAND, *words, "--help"], capture_output=True, text=True, check=True, env=ENVIRON
+        ).stdout.strip()
+        blocks.append(f"## {' '.join(['autotune', *words])}\n\n```\n{said}\n```\n")
+        waiting = [(*words, name) for name in _commands(said)] + waiting
     return "\n".join(blocks)
+
+
+def _commands(said: str) -> list[str]:
+    """The names under `Commands:`, in the order in which they are shown."""
+    _, _, listed = said.partition("\nCommands:\n")
+    return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
 
 
 if __name__ == "__main__":

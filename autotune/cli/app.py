@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from autotune import __version__
+from autotune.cli.workload_commands import workload as workload_app
 from autotune.errors import AutotuneError, ExitCode, InputError
 
 app = typer.Typer(
@@ -108,6 +109,9 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     from autotune.cli.work import rewrite
 
     raise typer.Exit(rewrite(folder))
+
+
+app.add_typer(workload_app, name="workload")
 
 
 @app.command()
