@@ -114,6 +114,7 @@ def result_json(run: Run, result: Result) -> bytes:
             "settings": settings,
             "reason": result.reason,
             "seconds": result.seconds,
+            "client": result.client,
             "confirmations": result.confirmations,
             "trials": trials,
         }

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
+from autotune.domain.client import OwnError
 from autotune.domain.outcome import (
     Confirmation,
     Faulted,
@@ -70,6 +71,7 @@ class History:
     launched: list[Launched] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str | None = None
+    client: OwnError | None = None
 
 
 class Journal:
@@ -146,6 +148,8 @@ def _apply(history: History, line: dict[str, Any]) -> None:
         case "confirmation":
             history.confirmations.append(msgspec.convert(line["confirmation"], Confirmation))
             history.spent_s += line["seconds"]
+        case "client":
+            history.client = msgspec.convert(line["own"], OwnError)
         case "ended":
             history.ended = line["reason"]
         case _:  # a newer version may add lines; what they say is not needed here
@@ -221,4 +225,5 @@ def result(history: History, *, winner: int | None, reason: str, seconds: float)
         confirmations=tuple(history.confirmations),
         reason=reason,
         seconds=seconds,
+        client=history.client,
     )

@@ -111,6 +111,62 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     raise typer.Exit(rewrite(folder))
 
 
+@app.command()
+def replay(  # noqa: PLR0917  typer's way of declaring options
+    endpoint: Annotated[str, typer.Option(metavar="URL", help="A running OpenAI-compatible server.")],
+    workload: Annotated[Path, typer.Option(metavar="FILE", help="Recorded traffic to replay.")],
+    sla: Annotated[list[str], typer.Option(metavar="SLO", help="METRIC_pNN=LIMIT; repeatable.")],
+    speed: Annotated[float, typer.Option(metavar="SPEED", help="Multiple of the recorded speed.")] = 1.0,
+    requests: Annotated[
+        int | None, typer.Option(metavar="N", help="Only the first N requests; by default all.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to ask for; by default the first it serves.")
+    ] = None,
+    key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable that holds the key.")
+    ] = "OPENAI_API_KEY",
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the prompts.")] = 0,
+    vocabulary: Annotated[
+        int, typer.Option(metavar="N", help="Token ids of made prompts stay below this.")
+    ] = 32_000,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every request's stamps there (Parquet).")
+    ] = None,
+    natural_stops: Annotated[
+        bool,
+        typer.Option("--natural-stops", help="Let the model end its answers, at most as long as recorded."),
+    ] = False,
+    plain_openai: Annotated[
+        bool, typer.Option("--plain-openai", help="Leave out vLLM's additions to the protocol.")
+    ] = False,
+    skip_bad: Annotated[int, typer.Option(metavar="N", help="Tolerate up to N bad rows.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Replay recorded traffic against a running server and judge it.
+
+    Exits 0 when the objectives hold, else 4.
+    """
+    from autotune.cli.replaying import Asked, replay_endpoint
+
+    asked = Asked(
+        url=endpoint,
+        workload=workload,
+        sla=tuple(sla),
+        speed=speed,
+        requests=requests,
+        model=model,
+        key_env=key_env,
+        seed=seed,
+        vocabulary=vocabulary,
+        out=out,
+        natural_stops=natural_stops,
+        plain_openai=plain_openai,
+        skip_bad=skip_bad,
+    )
+    raise typer.Exit(replay_endpoint(asked, as_json=as_json))
+
+
 app.add_typer(workload_app, name="workload")
 
 
@@ -120,14 +176,24 @@ def doctor(
         str | None, typer.Option(metavar="PATH", help="Python that has vLLM; by default `vllm` on PATH.")
     ] = None,
     gpus: Annotated[str | None, typer.Option(metavar="LIST", help="GPU indexes, e.g. 0,1, or none.")] = None,
+    client: Annotated[
+        bool, typer.Option("--client", help="Measure our own load generator instead, in a few seconds.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(metavar="R", help="Requests/s for --client (default 100, of 64 tokens).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what this machine offers and lacks.
 
     Exits 0 when a run can start, else 3.
     """
-    from autotune.cli.examine import examine
+    from autotune.cli.examine import RATE_RPS, examine, examine_client
 
+    if rate is not None and not client:
+        raise InputError("--rate says nothing without --client", hint="autotune doctor --client --rate 300")
+    if client:
+        raise typer.Exit(examine_client(RATE_RPS if rate is None else rate, as_json=as_json))
     raise typer.Exit(examine(engine_python, gpus, as_json=as_json))
 
 

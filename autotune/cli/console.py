@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from autotune.domain.event import (
+    ClientTested,
     ConfirmStarted,
     EngineLaunched,
     EngineReady,
@@ -119,6 +120,9 @@ class Talk:
                 self.line(f"run {event.id}: {' and '.join(filter(None, (extent, budget)))}, in {folder}")
                 if resumed:
                     self.line(f"resumed: {plural(resumed, 'trial')} in the journal already")
+            case ClientTested(own=own):
+                error = show_duration(own.ttft_error_s)
+                self.line(f"client: off by {error} at TTFT p99 against a server of known timing")
             case TrialStarted():
                 self.begun, self.spent_s = time.monotonic() - event.elapsed_s, event.elapsed_s
                 self.trial = f"trial {event.number}"

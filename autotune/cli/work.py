@@ -26,7 +26,7 @@ from autotune.engine import vllm
 from autotune.engine.process import Owned, sweep
 from autotune.engine.vllm import START_S
 from autotune.errors import ExitCode, JournalError, SetupError
-from autotune.evaluate import Bench, confirm, evaluate, plan_of
+from autotune.evaluate import Bench, confirm, evaluate, own_error, plan_of
 from autotune.formats.workloads import read_workload
 from autotune.gate import quality_text
 from autotune.journal import Journal, Launched, create, load, result
@@ -79,6 +79,7 @@ def _work(run: Run, workload: Workload, folder: Path, *, as_json: bool) -> int:
             precision=bench.engine.precision,
             unfit=partial(bench.engine.unfit, space=run.space, hardware=run.hardware, variants=run.variants),
             deliver=partial(deliver, run, vllm, folder),
+            client=partial(own_error, bench),
             start_s=START_S[run.engine.device],
         )
         try:

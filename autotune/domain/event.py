@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autotune.domain.client import OwnError
 from autotune.domain.launch import StartFacts
 from autotune.domain.outcome import Capacity, Quality, Trial, Window
 from autotune.domain.space import Value
@@ -20,6 +21,13 @@ class RunStarted:
     budget_s: float | None
     resumed: int
     elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTested:
+    """What our own client adds to what it measures, found before the first launch."""
+
+    own: OwnError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +158,7 @@ class RunEnded:
 
 Event = (
     RunStarted
+    | ClientTested
     | TrialStarted
     | EngineLaunched
     | EngineWaiting

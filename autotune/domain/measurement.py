@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from autotune.domain.client import Client
 from autotune.domain.slo import Slo
 
 
@@ -44,8 +45,8 @@ class Measurement:
     `planned` requests were scheduled at `rate_rps` (mean offered); `curtailed` means that the window
     was stopped once it held more bad requests than it may. `quantiles` lacks a metric with no values.
     `engine` holds differences of the engine's counters over the window, empty when it has none.
-    `foreign_cpu_share` is the share of the machine's cores that work of others took, `loop_lag_p99_s` how
-    much a 10 ms sleep of the measuring client overshot; None where they were not looked at.
+    `foreign_cpu_share` is the share of the machine's cores that work of others took, `client` how our own
+    client fared; None where they were not looked at.
     """
 
     speed: float
@@ -64,7 +65,7 @@ class Measurement:
     engine: Mapping[str, float]
     errors: Mapping[str, int]
     foreign_cpu_share: float | None = None
-    loop_lag_p99_s: float | None = None
+    client: Client | None = None
 
 
 class State(Enum):

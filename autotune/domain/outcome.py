@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from autotune.domain.client import OwnError
 from autotune.domain.launch import StartFacts
 from autotune.domain.measurement import Measurement, Verdict
 from autotune.domain.space import Value
@@ -151,7 +152,8 @@ class Confirmation:
 class Result:
     """What the whole run says: every trial, the winner, and the confirmations of the end.
 
-    `winner` is None when nothing held the SLA; trial 0 when the defaults are to be kept.
+    `winner` is None when nothing held the SLA; trial 0 when the defaults are to be kept. `client` is what our
+    own client adds to what it measures, None where that was not tested.
     """
 
     trials: tuple[Trial, ...]
@@ -159,3 +161,4 @@ class Result:
     confirmations: tuple[Confirmation, ...]
     reason: str
     seconds: float
+    client: OwnError | None = None

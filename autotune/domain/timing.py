@@ -17,7 +17,8 @@ class Timing:
     `token_ns` holds the arrival of each output token, ascending; tokens that came in one event share
     a stamp. `finished` is True only for a stream that ended with a finish reason and all its tokens;
     `ended_ns` is when it ended, failed or was given up. A `cancelled` request was cut off by us when the
-    window was already decided: what had not happened by then is unknown, not bad.
+    window was already decided: what had not happened by then is unknown, not bad. `seen_prompt_tokens` is the
+    length of the prompt as the engine counted it, None when it did not say.
     """
 
     index: int
@@ -30,6 +31,7 @@ class Timing:
     finished: bool
     cancelled: bool = False
     error: str | None = None
+    seen_prompt_tokens: int | None = None
 
     def send_lag_s(self) -> float | None:
         """How late our own client was; None when the request was never sent."""

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune import replay as replaying
+from autotune.domain.client import Client, OwnError
 from autotune.domain.event import Event, Retried, WindowEnded, WindowProgress, WindowStarted
 from autotune.domain.launch import Endpoint
-from autotune.domain.measurement import Measurement
 from autotune.domain.outcome import Capacity, Window
 from autotune.domain.run import Run
-from autotune.domain.slo import Metric
 from autotune.domain.timing import Timing
 from autotune.domain.workload import Workload
 from autotune.engine.contract import Engine
@@ -23,13 +22,12 @@ from autotune.engine.process import Owned, Running, members
 from autotune.errors import EngineError, ReplayError
 from autotune.probe import CpuUse
 from autotune.score.bracket import bracket
-from autotune.score.counts import allowed_bad, count, expected_values, holds
+from autotune.score.client_fault import void_reason
+from autotune.score.counts import allowed_bad, expected_values, holds
 from autotune.score.measure import measure
 from autotune.score.verdict import judge
 from autotune.traffic import Due, cut, first_of_search, offered_rps
 
-LATE_SHARE = 0.1
-"""A client later than this share of the tightest limit at its 99th percentile voids the window."""
 DRAIN_S = 30.0
 WARM_UP = 4
 WINDOW_ATTEMPTS = 3
@@ -66,6 +64,15 @@ class Loaded:
     phase: str
     folder: Path
     window_s: float
+
+
+def own_error(bench: Bench) -> OwnError:
+    """What our client adds to the first window of a run, against a server of known timing."""
+    load = bench.run.load
+    due = _window(bench, load.at or load.start_speed, held_out=False, window_s=load.window_s)
+    if not due:
+        raise ReplayError(f"{bench.workload.source} leaves no request for a window")
+    return replaying.selftest(due, seconds=min(replaying.TEST_S, load.window_s))
 
 
 def warm_up(bench: Bench, endpoint: Endpoint) -> None:
@@ -123,7 +130,9 @@ def _attempt(loaded: Loaded, index: int, speed: float) -> Generator[Event, None,
     """Replay one window and judge it."""
     run, engine, endpoint = loaded.bench.run, loaded.engine, loaded.endpoint
     held_out = loaded.phase == "confirm"
-    due = _due(loaded, speed)
+    due = _window(loaded.bench, speed, held_out=held_out, window_s=loaded.window_s)
+    if not any(one.measured for one in due):
+        raise ReplayError(f"no request falls into a window at {speed:.3g} × the recorded speed")
     rate_rps = offered_rps(due) or speed * (run.held_rate_rps if held_out else run.search_rate_rps)
     planned = sum(one.measured for one in due)
     yield WindowStarted(
@@ -164,9 +173,9 @@ def _attempt(loaded: Loaded, index: int, speed: float) -> Generator[Event, None,
             engine={name: after[name] - before[name] for name in before if name in after},
         ),
         foreign_cpu_share=foreign,
-        loop_lag_p99_s=replayed.loop_lag_p99_s,
+        client=replayed.client,
     )
-    _refuse_void(run, measurement, replayed.timings)
+    _refuse_void(run, replayed.client, foreign, replayed.timings)
     passed = not replayed.curtailed and holds(measurement.counts)
     window = Window(
         index=index,
@@ -181,58 +190,29 @@ def _attempt(loaded: Loaded, index: int, speed: float) -> Generator[Event, None,
     return window
 
 
-def _due(loaded: Loaded, speed: float) -> tuple[Due, ...]:
-    """The window's requests; raises `ReplayError` when none of them would be measured."""
-    run, requests = loaded.bench.run, loaded.bench.workload.requests
-    held_out = loaded.phase == "confirm"
-    due = cut(
+def _window(bench: Bench, speed: float, *, held_out: bool, window_s: float) -> tuple[Due, ...]:
+    run, requests = bench.run, bench.workload.requests
+    return cut(
         requests,
         first=run.holdout if held_out else first_of_search(len(requests)),
         end=len(requests) if held_out else run.holdout,
         speed=speed,
         count=run.load.window_requests,
-        at_least_s=loaded.window_s,
-        at_most_s=loaded.window_s if held_out else run.load.max_window_s,
+        at_least_s=window_s,
+        at_most_s=window_s if held_out else run.load.max_window_s,
         lead_in_s=run.load.lead_in_s,
     )
-    if not any(one.measured for one in due):
-        raise ReplayError(f"no request falls into a window at {speed:.3g} × the recorded speed")
-    return due
 
 
-def _refuse_void(run: Run, measurement: Measurement, timings: Sequence[Timing]) -> None:
-    """Raise `ReplayError` for a window that says more of this machine than of the configuration.
-
-    A late send counts against TTFT and E2EL, a late stamp against ITL; a window that fails also when latency
-    is counted from the actual send has failed, however late we were.
-    """
-    limits = {slo.metric: slo.limit_s for slo in run.sla.slos}
-    lag_s, loop_s = measurement.send_lag_p99_s or 0.0, measurement.loop_lag_p99_s or 0.0
-    from_due = [limits[metric] for metric in (Metric.TTFT, Metric.E2EL) if metric in limits]
-    if from_due and lag_s > LATE_SHARE * min(from_due) and not _fails_from_send(run, timings):
-        raise ReplayError(
-            f"our own client was late: p99 of {lag_s * 1e3:.0f} ms over {measurement.sent} sends, "
-            f"allowed {LATE_SHARE * min(from_due) * 1e3:.0f} ms"
-        )
-    if Metric.ITL in limits and loop_s > LATE_SHARE * limits[Metric.ITL]:
-        raise ReplayError(
-            f"our own client was slow to stamp: p99 of {loop_s * 1e3:.0f} ms, "
-            f"allowed {LATE_SHARE * limits[Metric.ITL] * 1e3:.0f} ms"
-        )
-    foreign = measurement.foreign_cpu_share
+def _refuse_void(run: Run, client: Client, foreign: float | None, timings: Sequence[Timing]) -> None:
+    """Raise `ReplayError` for a window that says more of this machine than of the configuration."""
+    if (reason := void_reason(client, run.sla, timings)) is not None:
+        raise ReplayError(reason)
     allowed = run.load.max_foreign_cpu
     if run.engine.device == "cpu" and foreign is not None and foreign > allowed:
         raise ReplayError(
             f"other programs took {foreign:.0%} of the processor during a window, allowed {allowed:.0%}"
         )
-
-
-def _fails_from_send(run: Run, timings: Sequence[Timing]) -> bool:
-    """True when the window holds too many bad requests even with our own lateness taken off."""
-    kind = [replace(timing, due_ns=timing.sent_ns or timing.due_ns) for timing in timings]
-    counts = [count(slo, kind) for slo in run.sla.slos]
-    planned = [max(one.n, expected_values(one.slo, (t.output_tokens for t in kind))) for one in counts]
-    return any(one.bad > allowed_bad(one.slo, n) for one, n in zip(counts, planned, strict=True))
 
 
 def capacity(windows: Sequence[Window], recorded_rps: float) -> Capacity:

@@ -1,239 +1,222 @@
-"""The measuring process: sends on time, stamps raw chunks, and parses when a request is over.
+"""A replay worker: sends its share of a window on time and stamps what comes back; others read it.
 
-Started as `python -m autotune.replay.client`: a job comes in on standard input, frames go out on
-standard output. It shares nothing with the tuner, so that neither the live view nor a journal's fsync
-can make it late. httpx's own transport is clean up to some 3,000 events/s on one core and collapses
-above 6,000; over aiohttp's connector it is clean to 9,000 or more (docs/adr/0005).
+Started as `python -m autotune.replay.client`: a share and the start instant come in on standard input, frames
+go out on standard output. It shares nothing with the tuner, so that neither the live view nor a journal's
+fsync can make it late, and it parses nothing while the window runs (docs/adr/0010).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import gc
-import os
-import signal
+import resource
 import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from pathlib import Path
 
-import aiohttp
-import httpx
-import httpx_aiohttp
 import msgspec
 import uvloop
 
-from autotune.domain.timing import Timing
-from autotune.openai import PATH, completion_body, read_stream
-from autotune.replay.job import Job, Progress, Replayed, write_frame
-from autotune.score.counts import judged
-from autotune.score.measure import quantile
-from autotune.traffic import Due, prompt
+from autotune.errors import ReplayError
+from autotune.replay.alarm import Alarm
+from autotune.replay.bodies import requests
+from autotune.replay.flight import Flight
+from autotune.replay.frames import START, Alive, Done, Ended, Frame, Ready, Running, Share, Tick, packed
+from autotune.replay.lines import Lines
+from autotune.replay.place import Place
+from autotune.replay.priority import go_first, take_precedence
+from autotune.replay.sends import Sends
 
-HEAD_START_S = 0.2
-KEEP_ALIVE_S = 4.0
-"""Below the 5 s after which vLLM (uvicorn) closes an idle connection: a request must not meet that moment."""
-TICK_S = 0.01
+TICK_NS = 10_000_000
 PROGRESS_S = 0.25
-PRIORITY = -10
-"""Nice value where it is permitted: an engine on the same cores must not make its own clock late."""
-_PR_SET_PDEATHSIG = 1
 
 
-@dataclass(slots=True)
-class _Flight:
-    """One request while it is on its way."""
+class Worker:
+    """One share while it is being sent."""
 
-    due: Due
-    due_ns: int
-    sent_ns: int | None = None
-    chunks: list[tuple[int, bytes]] = field(default_factory=list)
-    timing: Timing | None = None
-    bad: tuple[int, ...] | None = None  # of each objective, once the request has ended
+    def __init__(self, share: Share, place: Place, ready: list[bytes], tell: Callable[[Frame], None]) -> None:
+        self._tell = tell
+        self._over = asyncio.Event()
+        self._told_to_stop = False
+        self._lines = Lines(place, self._landed, self._out_of)
+        self._lacks: str | None = None
+        self._flights: dict[int, Flight] = {}
+        self._send_lags: list[float] = []
+        self._loop_lags: list[float] = []
+        self._heart = Alarm()
+        self._next_beat_ns = self._told_ns = 0
+        self._sends = Sends(share, ready, self._send)
 
-    def close(self, *, error: str | None = None, cancelled: bool = False) -> None:
-        """Parse what arrived and fix the outcome; the first call wins."""
-        if self.timing is not None:
-            return
-        answer = read_stream(self.chunks, self.due.request.output_tokens)
-        reason = error or answer.error
-        self.timing = Timing(
-            index=self.due.index,
-            due_ns=self.due_ns,
-            sent_ns=self.sent_ns,
-            token_ns=answer.token_ns,
-            prompt_tokens=self.due.request.prompt_tokens,
-            output_tokens=self.due.request.output_tokens,
-            ended_ns=time.perf_counter_ns(),
-            finished=reason is None and not cancelled,
-            cancelled=cancelled,
-            error=error or "cancelled" if cancelled else reason,
-        )
+    async def run(self, start_ns: int) -> None:
+        """Send everything, wait for the answers until the drain limit or `stop`, tell the rest.
 
-    def so_far(self, now_ns: int) -> Timing:
-        """The final timing, or what is certain now: the first chunk holds the first token.
-
-        A request that waits past its limit is bad already; waiting on would only cost time.
+        Raises `ReplayError` when this machine, not the server, is at its end.
         """
-        return self.timing or Timing(
-            index=self.due.index,
-            due_ns=self.due_ns,
-            sent_ns=self.sent_ns,
-            token_ns=(self.chunks[0][0],) if self.chunks else (),
-            prompt_tokens=self.due.request.prompt_tokens,
-            output_tokens=self.due.request.output_tokens,
-            ended_ns=now_ns,
-            finished=False,
-            cancelled=True,
+        cpu_s, waited_s = _cpu_s(), _waited_s()
+        loop = asyncio.get_running_loop()
+        self._sends.begin(loop, start_ns)
+        self._told_ns = self._next_beat_ns = start_ns
+        loop.add_reader(self._heart.fileno(), self._beat)
+        self._heart.set(start_ns)
+        await self._over.wait()
+        loop.remove_reader(self._heart.fileno())
+        self._heart.close()
+        self._sends.end()
+        if self._lacks is not None:
+            raise ReplayError(f"our own client could not open a connection: {self._lacks}")
+        for flight in tuple(self._flights.values()):
+            self._lines.drop(flight)
+            self._note_lag(flight)
+            self._tell(_ended(flight, cut=True))
+        if not self._told_to_stop:
+            for position, due_ns in self._sends.unsent():
+                self._tell(_never_sent(position, due_ns))
+        self._lines.close()
+        waited = _waited_s()
+        self._tell(
+            Done(
+                loop_lags_s=self._loop_lags,
+                send_lags_s=self._send_lags,
+                cpu_s=_cpu_s() - cpu_s,
+                waited_s=None if waited is None or waited_s is None else waited - waited_s,
+                wall_s=(time.perf_counter_ns() - start_ns) / 1e9,
+                reconnects=self._lines.reconnects,
+            )
         )
 
+    def stop(self) -> None:
+        """End the window now."""
+        self._told_to_stop = True
+        self._over.set()
 
-async def _send(client: httpx.AsyncClient, flight: _Flight, body: bytes) -> None:
-    """Stream one request into its flight; every way of failing is an outcome, not an exception."""
-    flight.sent_ns = time.perf_counter_ns()
-    stamp, keep = time.perf_counter_ns, flight.chunks.append
+    def _out_of(self, what: str) -> None:
+        self._lacks = what
+        self._over.set()
+
+    def _send(self, flight: Flight) -> None:
+        self._flights[flight.position] = flight
+        self._lines.send(flight)
+
+    def _landed(self, flight: Flight) -> None:
+        """First what has to be sent next, then what has come."""
+        del self._flights[flight.position]
+        self._sends.answered(flight)
+        self._note_lag(flight)
+        self._tell(_ended(flight, cut=False))
+        if not self._flights and self._sends.all_gone:
+            self._over.set()
+
+    def _note_lag(self, flight: Flight) -> None:
+        if flight.sent_ns is not None:
+            self._send_lags.append((flight.sent_ns - flight.due_ns) / 1e9)
+
+    def _beat(self) -> None:
+        """Every 10 ms see how late this loop is; every quarter of a second say what is under way."""
+        self._heart.hush()
+        now = time.perf_counter_ns()
+        self._loop_lags.append((now - self._next_beat_ns) / 1e9)
+        if now >= self._sends.give_up_ns or (self._sends.all_gone and not self._flights):
+            self._over.set()
+        if now - self._told_ns >= PROGRESS_S * 1e9:
+            self._told_ns = now
+            self._lines.prune()
+            self._tell(Tick(now_ns=now, running=[_running(one) for one in self._flights.values()]))
+        self._next_beat_ns += TICK_NS * (1 + (now - self._next_beat_ns) // TICK_NS)
+        self._heart.set(self._next_beat_ns)
+
+
+def _running(flight: Flight) -> Running:
+    first_ns, last_ns = flight.seen() or (0, 0)
+    return Running(flight.position, flight.due_ns, flight.sent_ns or 0, first_ns, last_ns)
+
+
+def _ended(flight: Flight, *, cut: bool) -> Ended:
+    body = flight.body()
+    return Ended(
+        position=flight.position,
+        due_ns=flight.due_ns,
+        sent_ns=flight.sent_ns,
+        ended_ns=flight.ended_ns or time.perf_counter_ns(),
+        status=flight.head.status if flight.head else None,
+        error=flight.error,
+        cut=cut,
+        body=body,
+    )
+
+
+def _never_sent(position: int, due_ns: int) -> Ended:
+    """A turn of a session whose turn before was never answered: a failure like any other."""
+    return Ended(
+        position=position,
+        due_ns=due_ns,
+        sent_ns=None,
+        ended_ns=max(time.perf_counter_ns(), due_ns),
+        status=None,
+        error="not sent: the answer it waits for did not come",
+        cut=False,
+        body=[],
+    )
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _waited_s() -> float | None:
+    """Time that this process was ready to run and did not (proc(5), schedstat); None where it is not kept."""
     try:
-        async with client.stream("POST", PATH, content=body) as response:
-            if response.status_code != httpx.codes.OK:
-                text = (await response.aread())[:200].decode(errors="replace")
-                flight.close(error=f"HTTP {response.status_code}: {text}")
-                return
-            async for chunk in response.aiter_raw():
-                keep((stamp(), chunk))
-        flight.close()
-    except (httpx.HTTPError, aiohttp.ClientError, OSError) as reason:
-        flight.close(error=f"{type(reason).__name__}: {reason}")
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
-async def _run(job: Job) -> None:
-    bodies = [
-        completion_body(
-            model=job.model,
-            prompt=prompt(
-                due.request,
-                due.index,
-                block_tokens=job.block_tokens,
-                vocabulary=job.vocabulary,
-                seed=job.seed,
-                salt=job.salt,
-            ),
-            output_tokens=due.request.output_tokens,
-            cache_salt=job.cache_salt,
-        )
-        for due in job.due
-    ]
-    # limit=0 is aiohttp's "no limit"; its default of 100 would queue requests inside our own client.
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S))
-    headers = {"authorization": f"Bearer {job.key}", "content-type": "application/json"}
-    async with httpx.AsyncClient(
-        base_url=job.url,
-        headers=headers,
-        timeout=None,  # noqa: S113  the window's own deadline ends a request
-        trust_env=False,
-        transport=httpx_aiohttp.AiohttpTransport(client=session),
-    ) as client:
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        flights, curtailed, lags = await _replay(job, client, bodies)
-    timings = tuple(flight.timing for flight in flights if flight.due.measured and flight.timing)
-    write_frame(
-        sys.stdout.buffer,
-        Replayed(
-            timings=timings, curtailed=curtailed, loop_lag_p99_s=quantile(sorted(lags), 99) if lags else 0.0
-        ),
-    )
+class _Out(asyncio.Protocol):
+    """The pipe to the tuner; `closed` is set when all of it has been written, or nobody reads it."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the tuner sees its side
+        """Say that there is nothing more to wait for."""
+        self.closed.set()
 
 
-async def _replay(
-    job: Job, client: httpx.AsyncClient, bodies: list[bytes]
-) -> tuple[list[_Flight], bool, list[float]]:
+async def _send_share(share: Share, place: Place, ready: list[bytes], start_ns: int) -> None:
     loop = asyncio.get_running_loop()
-    start_ns, start = time.perf_counter_ns() + int(HEAD_START_S * 1e9), loop.time() + HEAD_START_S
-    flights: list[_Flight] = []
-    tasks: list[asyncio.Task[None]] = []
-
-    def release(due: Due, body: bytes) -> None:
-        flight = _Flight(due=due, due_ns=start_ns + int(due.due_s * 1e9))
-        while time.perf_counter_ns() < flight.due_ns:
-            pass  # uvloop's timers count whole milliseconds: up to one too early
-        flights.append(flight)
-        tasks.append(loop.create_task(_send(client, flight, body)))
-
-    timers = [
-        loop.call_at(start + due.due_s, release, due, body) for due, body in zip(job.due, bodies, strict=True)
-    ]
-    give_up = start + job.due[-1].due_s + job.drain_s
-    lags: list[float] = []
-    curtailed, told = False, 0.0
-    while len(tasks) < len(timers) or not all(task.done() for task in tasks):
-        before = loop.time()
-        await asyncio.sleep(TICK_S)
-        lags.append(loop.time() - before - TICK_S)
-        if loop.time() - told < PROGRESS_S and loop.time() < give_up:
-            continue
-        told = loop.time()
-        bad = _bad_so_far(job, flights)
-        _tell(job, flights, bad)
-        curtailed = not job.run_to_end and any(
-            n > allowed for n, allowed in zip(bad, job.allowed, strict=True)
-        )
-        if curtailed or told >= give_up:
-            break
-    for timer in timers:
-        timer.cancel()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    _close(flights, curtailed=curtailed)
-    _tell(job, flights, _bad_so_far(job, flights))
-    return flights, curtailed, lags
-
-
-def _close(flights: list[_Flight], *, curtailed: bool) -> None:
-    """Fix what is known of requests that are still on their way."""
-    for flight in flights:
-        if curtailed:
-            flight.close(cancelled=True)
-        elif flight.chunks:  # it streams: what it has not done yet is unknown
-            flight.close(cancelled=True, error="still running when the window closed")
-        else:
-            flight.close(error="timed out")
-
-
-def _bad_so_far(job: Job, flights: list[_Flight]) -> list[int]:
-    now_ns = time.perf_counter_ns()
-    totals = [0] * len(job.sla.slos)
-    for flight in flights:
-        if flight.due.measured:
-            bad = flight.bad or tuple(judged(slo, flight.so_far(now_ns))[1] for slo in job.sla.slos)
-            if flight.timing is not None:
-                flight.bad = bad
-            totals = [total + more for total, more in zip(totals, bad, strict=True)]
-    return totals
-
-
-def _tell(job: Job, flights: list[_Flight], bad: list[int]) -> None:
-    """Progress with the objective that is nearest to its end."""
-    measured = [flight for flight in flights if flight.due.measured]
-    finished = sum(flight.timing is not None and flight.timing.finished for flight in measured)
-    worst = max(zip(bad, job.allowed, strict=True), key=lambda pair: pair[0] / (pair[1] + 1))
-    write_frame(
-        sys.stdout.buffer,
-        Progress(sent=len(measured), finished=finished, bad=worst[0], allowed=worst[1]),
-    )
+    pipe, out = await loop.connect_write_pipe(_Out, sys.stdout)
+    worker = Worker(share, place, ready, lambda frame: pipe.write(packed(frame)))
+    loop.add_reader(sys.stdin.fileno(), worker.stop)  # a word, or the end of the tuner
+    await worker.run(start_ns)
+    loop.remove_reader(sys.stdin.fileno())
+    pipe.close()
+    await out.closed.wait()
 
 
 def main() -> int:
-    """Read a job, replay it, write frames; dies with its parent, even one that is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the tuner's to handle
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Job)
+    """Read a share, send it, tell what came; dies with its parent, even one that is killed."""
+    take_precedence()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every request in flight holds one
+    said, out = sys.stdin.buffer, sys.stdout.buffer
+
+    def tell(frame: Frame) -> None:
+        out.write(packed(frame))
+        out.flush()
+
+    share = msgspec.msgpack.decode(said.read(*START.unpack(said.read(START.size))), type=Share)
+    place = Place.find(share.job.url)
+    ready = requests(share.job, place, lambda: tell(Alive()))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    tell(Ready())
+    if len(go := said.read(START.size)) < START.size:
+        return 0  # the tuner has gone
+    go_first()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(job))
+        runner.run(_send_share(share, place, ready, *START.unpack(go)))
     return 0
 
 

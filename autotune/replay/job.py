@@ -1,29 +1,27 @@
-"""What goes into and comes out of the replay process: values, and their framing on a pipe."""
+"""What is to be replayed, and what came of it."""
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import BinaryIO
 
-import msgspec
-
+from autotune.domain.client import Client
 from autotune.domain.slo import Sla
 from autotune.domain.timing import Timing
 from autotune.traffic import Due
-
-_LENGTH = struct.Struct("<cI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One window to replay.
 
-    `vocabulary`, `block_tokens`, `seed` and `salt` decide the prompts (`traffic.prompt`);
-    `cache_salt` keeps this window's prefixes from every other's.
-    `allowed` holds for each objective of `sla` how many bad values the window may have: with one more
-    it is decided and stops, unless `run_to_end`. Requests still running `drain_s` after the last due time
-    are cut off.
+    `vocabulary`, `block_tokens`, `seed` and `salt` decide the prompts (`traffic.prompt`); `cache_salt` keeps
+    this window's prefixes from every other's. `allowed` holds for each objective of `sla` how many bad values
+    the window may have: with one more it is decided and stops, unless `run_to_end`. Requests still running
+    `drain_s` after the last due time are cut off.
+
+    `natural_stops` leaves the end of an answer to the model, `vllm_fields` is False for a server that refuses
+    vLLM's additions to the protocol. `workers` is the number of client processes; None lets the expected
+    token rate and the cores decide.
     """
 
     url: str
@@ -39,6 +37,9 @@ class Job:
     allowed: tuple[int, ...]
     run_to_end: bool
     drain_s: float
+    natural_stops: bool = False
+    vllm_fields: bool = True
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,41 +57,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The measured requests of a window, in order of arrival.
+    """The measured requests of a window in order of their due times.
 
-    `loop_lag_p99_s` is the 99th percentile by which a periodic 10 ms sleep of the measuring loop overshot.
+    A turn of a session that would have left after the window's last planned due time is not among them.
     """
 
     timings: tuple[Timing, ...]
     curtailed: bool
-    loop_lag_p99_s: float
+    client: Client
 
-
-Frame = Progress | Replayed
-_KINDS: dict[bytes, type[Progress | Replayed]] = {b"p": Progress, b"r": Replayed}
-
-
-def write_frame(stream: BinaryIO, frame: Frame) -> None:
-    """One frame: a kind byte, a length, MessagePack."""
-    kind = b"p" if isinstance(frame, Progress) else b"r"
-    body = msgspec.msgpack.encode(frame)
-    stream.write(_LENGTH.pack(kind, len(body)) + body)
-    stream.flush()
-
-
-def read_frame(stream: BinaryIO) -> Frame | None:
-    """The next frame; None when the other side is gone, also in the middle of one."""
-    head = _read(stream, _LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    kind, length = _LENGTH.unpack(head)
-    body = _read(stream, length)
-    return msgspec.msgpack.decode(body, type=_KINDS[kind]) if len(body) == length else None
-
-
-def _read(stream: BinaryIO, size: int) -> bytes:
-    """`size` bytes of an unbuffered pipe, fewer only at its end."""
-    parts = bytearray()
-    while len(parts) < size and (part := stream.read(size - len(parts))):
-        parts += part
-    return bytes(parts)
+    @property
+    def loop_lag_p99_s(self) -> float:
+        """That of `client`."""
+        return self.client.loop_lag_p99_s

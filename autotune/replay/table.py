@@ -30,6 +30,7 @@ def write_timings(timings: Sequence[Timing], path: Path) -> None:
             "finished": [timing.finished for timing in timings],
             "cancelled": [timing.cancelled for timing in timings],
             "error": pd.array([timing.error for timing in timings], dtype="string"),
+            "seen_prompt_tokens": pd.array([timing.seen_prompt_tokens for timing in timings], dtype="Int64"),
         }
     )
     with whole(path) as part:

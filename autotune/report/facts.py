@@ -121,10 +121,25 @@ def environment(run: Run, result: Result) -> tuple[Fact, ...]:
             text=" or ".join(part for part in limits if part) or "none",
             note=f"used {show_duration(result.seconds)}; ended: {result.reason}",
         ),
+        *_client(result),
         Fact(label="Seed", text=str(run.seed)),
         Fact(label="Run", text=run.id, note=run.created_at),
         Fact(label="Tool", text=f"autotune {run.tool_version}"),
     )
+
+
+def _client(result: Result) -> tuple[Fact, ...]:
+    """What our own client adds, where it was tested."""
+    own = result.client
+    if own is None:
+        return ()
+    text = f"off by {show_duration(own.ttft_error_s)} at TTFT p99"
+    note = (
+        f"against a built-in server of known timing: {three(own.rate_rps)} requests/s, "
+        f"{own.events_per_s:,.0f} token events/s; at p99 requests reach it "
+        f"{show_duration(own.send_error_p99_s)} after their due time"
+    )
+    return (Fact(label="Our client", text=text, note=note),)
 
 
 _METRICS = {

@@ -58,7 +58,8 @@ def test_without_a_terminal_there_are_plain_lines(whole: Whole) -> None:
 
 def test_every_trial_says_what_it_changes_and_what_became_of_it(whole: Whole) -> None:
     lines = whole[1].stderr.splitlines()
-    assert lines[1] == "trial 0 (default): the engine's defaults"
+    assert re.fullmatch(r"client: off by \S+ \w+ at TTFT p99 against a server of known timing", lines[1])
+    assert lines[2] == "trial 0 (default): the engine's defaults"
     assert "trial 1 (preset too-much): max_num_seqs=64" in lines
     assert "trial 2 (preset int8): variant=int8" in lines
     assert sum(re.match(r"trial \d \(", line) is not None for line in lines) == 6

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from client_fixtures import OWN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_fixtures import FIXED_RATE, RUN, SPACE, confirmation, measured, trial, window
 
+from autotune.domain.client import OwnError
 from autotune.domain.event import (
+    ClientTested,
     ConfirmStarted,
     EngineStopped,
     Event,
@@ -43,6 +46,7 @@ from autotune.domain.outcome import (
 from autotune.domain.run import Run
 from autotune.domain.space import Parameter, Point, Preset
 from autotune.engine.vllm import precision
+from autotune.errors import SetupError
 from autotune.journal import Journal, Started
 from autotune.score.choose import verdict
 from autotune.tune import Tuner
@@ -89,6 +93,7 @@ class Lab:
     left_s: list[float] = field(default_factory=list)
     confirms: list[tuple[int, tuple[float, ...], float]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    own: OwnError = OWN
 
     def evaluate(
         self,
@@ -153,6 +158,7 @@ class Lab:
                 precision=precision,
                 unfit=lambda _: None,
                 deliver=self.deliver,
+                client=lambda: self.own,
                 start_s=30.0,
                 clock=self.clock,
             )
@@ -206,13 +212,14 @@ def test_a_run_tries_the_defaults_the_presets_and_then_the_sampler(tmp_path: Pat
     assert [event.origin for event in started] == ["default", "preset many", "tpe", "tpe"]
     assert [event.changed for event in started][:2] == [{}, {"max_num_seqs": 512}]
     assert lab.launches == [event.point for event in started]
-    assert lab.lines() == [*["begun", "trial"] * 4, "confirmation", "confirmation", "ended"]
+    assert lab.lines() == ["client", *["begun", "trial"] * 4, "confirmation", "confirmation", "ended"]
 
 
 def test_events_tell_the_story_in_order(tmp_path: Path) -> None:
     events = Lab(tmp_path, replace(THE_RUN, trials=2), faster_with_more).tune()
     assert [type(event).__name__ for event in events] == [
         "RunStarted",
+        "ClientTested",
         *["TrialStarted", "EngineStopped", "TrialEnded"] * 2,
         *["ConfirmStarted", "EngineStopped"] * 2,
         "RunEnded",
@@ -227,6 +234,23 @@ def test_events_tell_the_story_in_order(tmp_path: Path) -> None:
         seconds=300.0,  # two trials of 100 s, two confirmations of 50 s
         files=("tuned.yaml", "report.html"),
     )
+
+
+def test_the_client_is_tested_once_a_run(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, replace(THE_RUN, trials=1), faster_with_more)
+    assert ClientTested(own=OWN) in lab.tune()
+    lab.run = replace(THE_RUN, trials=2)
+    lab.own = replace(OWN, ttft_p99_s=9.0)  # would be refused, were it asked again
+    assert not of(lab.tune(), ClientTested)
+    assert lab.result.client == OWN
+
+
+def test_a_client_that_is_off_by_more_than_a_hundredth_of_the_limit_is_refused(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, THE_RUN, faster_with_more, own=replace(OWN, ttft_p99_s=OWN.true_ttft_p99_s + 0.006))
+    with pytest.raises(SetupError, match="our own client is off by 6 ms at TTFT p99"):  # of 500 ms
+        lab.tune()
+    assert lab.launches == []
+    assert lab.lines() == []
 
 
 def test_each_trial_is_anchored_at_the_best_speed_so_far(tmp_path: Path) -> None:
