@@ -112,6 +112,58 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 
 
 @app.command()
+def record(  # noqa: PLR0917  typer's way of declaring options
+    upstream: Annotated[str, typer.Option(metavar="URL", help="The server to record, http or https.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file for the recording, mode 0600.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.")
+    ] = "127.0.0.1:8001",
+    keep_text: Annotated[
+        bool, typer.Option("--keep-text", help="Keep the bodies of requests, text and all.")
+    ] = False,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The model's folder or tokenizer.json, for exact prefix blocks."),
+    ] = None,
+    ask_usage: Annotated[
+        bool, typer.Option("--ask-usage", help="Change streamed requests to ask for token counts.")
+    ] = False,
+    rotate_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Begin a new part at this size, e.g. 100MB.")
+    ] = None,
+    rotate_every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Begin a new part after this time, e.g. 1h.")
+    ] = None,
+    queue: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory for what is not written yet; more is dropped.")
+    ] = "256MiB",
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="How long answers under way may take after Ctrl-C.")
+    ] = "10s",
+) -> None:
+    """Record traffic on its way to a server: arrivals, lengths and shared prefixes, not the words.
+
+    Prints the address to point clients at.
+    """
+    from autotune.cli.recording import Flags as RecordFlags
+    from autotune.cli.recording import record as go
+
+    flags = RecordFlags(
+        upstream=upstream,
+        out=out,
+        listen=listen,
+        keep_text=keep_text,
+        ask_usage=ask_usage,
+        tokenizer=tokenizer,
+        rotate_size=rotate_size,
+        rotate_every=rotate_every,
+        queue=queue,
+        grace=grace,
+    )
+    raise typer.Exit(go(flags))
+
+
+@app.command()
 def replay(  # noqa: PLR0917  typer's way of declaring options
     endpoint: Annotated[str, typer.Option(metavar="URL", help="A running OpenAI-compatible server.")],
     workload: Annotated[Path, typer.Option(metavar="FILE", help="Recorded traffic to replay.")],
