@@ -51,6 +51,7 @@ check: venv ## format, lint, types and the arrows between modules: what CI runs 
 	$(BIN)/mypy
 	$(BIN)/mypy tools/*.py
 	for kind in contract docs e2e engine fuzz loopback unit; do MYPYPATH=tests/unit $(BIN)/mypy tests/$$kind || exit 1; done
+	MYPYPATH=.:benchmarks/replay $(BIN)/mypy --explicit-package-bases benchmarks/replay/*.py benchmarks/replay/clients/*.py
 	$(BIN)/lint-imports
 
 fmt: venv ## format, and mend what lint can mend
