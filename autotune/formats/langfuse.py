@@ -6,15 +6,11 @@ Source: "Blob storage export field reference" in Langfuse's documentation. Of `u
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
-from autotune.domain.workload import Request
 from autotune.errors import InputError
-from autotune.formats.arrays import groups
-from autotune.formats.calls import linked
-from autotune.formats.cells import decoded, shown
+from autotune.formats.calls import Call, read_calls
+from autotune.formats.cells import decoded
 from autotune.formats.outline import outline
 from autotune.formats.reading import Recording, Source, request
 from autotune.formats.stamps import epoch_s
@@ -45,49 +41,27 @@ def read(source: Source) -> Recording:
 
     Those of level ERROR are left out as failed; spans, tools and other observations are no requests.
     """
-    reader = _Reader(source)
-    in_one_piece = outline(source.head()).opens == "[{"
-    rows = groups(source, reader.several, hint=_HINT) if in_one_piece else source.rows(reader, ordered=False)
-    return Recording(requests=linked(rows, reader.ends_s))
+    return read_calls(source, _call, id_key="id", hint=_HINT)
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Observations as requests; keeps when each ended, and the ids."""
-
-    source: Source
-    ends_s: list[float | None] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
-
-    def __call__(self, where: str, text: str | bytes) -> list[Request] | None:
-        row = decoded(where, _ROW, text, hint=_HINT)
-        if row.type != "GENERATION":
-            return []
-        if row.level == "ERROR":
-            return None
-        if row.id is not None and row.id in self.ids:
-            raise InputError(f"{where}: the id {shown(row.id)} is there twice", hint="remove one of the rows")
-        usage = row.usage_details or {}
-        prompt, output = (
-            sum(count or 0 for kind, count in usage.items() if side in kind) for side in ("input", "output")
-        )
-        if not prompt or not output:
-            raise InputError(f"{where}: usage_details count no input or no output", hint=_HINT)
-        found = request(
-            where,
-            offset_s=epoch_s(where, "start_time", row.start_time),
-            prompt_tokens=prompt,
-            output_tokens=output,
-            session=row.session_id or None,
-        )
-        end_s = None if row.end_time is None else epoch_s(where, "end_time", row.end_time)
-        if row.id is not None:
-            self.ids.add(row.id)
-        self.ends_s.append(end_s)
-        return [found]
-
-    def several(self, where: str, value: bytes) -> list[Request]:
-        """As a call, for rows of an array."""
-        found = self(where, value)
-        self.source.failed += found is None
-        return found or []
+def _call(where: str, text: str | bytes) -> list[Call] | None:
+    row = decoded(where, _ROW, text, hint=_HINT)
+    if row.type != "GENERATION":
+        return []
+    if row.level == "ERROR":
+        return None
+    usage = row.usage_details or {}
+    prompt, output = (
+        sum(count or 0 for kind, count in usage.items() if side in kind) for side in ("input", "output")
+    )
+    if not prompt or not output:
+        raise InputError(f"{where}: usage_details count no input or no output", hint=_HINT)
+    found = request(
+        where,
+        offset_s=epoch_s(where, "start_time", row.start_time),
+        prompt_tokens=prompt,
+        output_tokens=output,
+        session=row.session_id or None,
+    )
+    end_s = None if row.end_time is None else epoch_s(where, "end_time", row.end_time)
+    return [Call(request=found, end_s=end_s, id=row.id)]

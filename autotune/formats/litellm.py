@@ -5,16 +5,11 @@ Source: model LiteLLM_SpendLogs in schema.prisma of BerriAI/litellm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
-from autotune.domain.workload import Request
-from autotune.errors import InputError
-from autotune.formats.arrays import groups
 from autotune.formats.bodies import recorded
-from autotune.formats.calls import linked
-from autotune.formats.cells import decoded, shown
+from autotune.formats.calls import Call, read_calls
+from autotune.formats.cells import decoded
 from autotune.formats.outline import outline
 from autotune.formats.reading import Recording, Source, request
 from autotune.formats.stamps import epoch_s
@@ -50,50 +45,25 @@ def read(source: Source) -> Recording:
     Calls that failed are left out as failed. Embeddings and the like are left out, and so are calls that
     LiteLLM answered from its own cache: no engine saw them.
     """
-    reader = _Reader(source)
-    in_one_piece = outline(source.head()).opens == "[{"
-    rows = groups(source, reader.several, hint=_HINT) if in_one_piece else source.rows(reader, ordered=False)
-    return Recording(requests=linked(rows, reader.ends_s))
+    return read_calls(source, _call, id_key="request_id", hint=_HINT)
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Rows as requests; keeps when each ended, and the ids."""
-
-    source: Source
-    ends_s: list[float | None] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
-
-    def __call__(self, where: str, text: str | bytes) -> list[Request] | None:
-        row = decoded(where, _ROW, text, hint=_HINT)
-        if row.call_type not in _GENERATES or str(row.cache_hit).lower() == "true":
-            return []
-        if row.status == "failure":
-            return None
-        if row.request_id is not None and row.request_id in self.ids:
-            raise InputError(
-                f"{where}: the request_id {shown(row.request_id)} is there twice",
-                hint="remove one of the rows",
-            )
-        found = request(
-            where,
-            offset_s=epoch_s(where, "startTime", row.startTime),
-            prompt_tokens=row.prompt_tokens,
-            output_tokens=row.completion_tokens,
-            session=row.session_id or None,
-            body=_body(where, row.messages),
-        )
-        end_s = None if row.endTime is None else epoch_s(where, "endTime", row.endTime)
-        if row.request_id is not None:
-            self.ids.add(row.request_id)
-        self.ends_s.append(end_s)
-        return [found]
-
-    def several(self, where: str, value: bytes) -> list[Request]:
-        """As a call, for rows of an array."""
-        found = self(where, value)
-        self.source.failed += found is None
-        return found or []
+def _call(where: str, text: str | bytes) -> list[Call] | None:
+    row = decoded(where, _ROW, text, hint=_HINT)
+    if row.call_type not in _GENERATES or str(row.cache_hit).lower() == "true":
+        return []
+    if row.status == "failure":
+        return None
+    found = request(
+        where,
+        offset_s=epoch_s(where, "startTime", row.startTime),
+        prompt_tokens=row.prompt_tokens,
+        output_tokens=row.completion_tokens,
+        session=row.session_id or None,
+        body=_body(where, row.messages),
+    )
+    end_s = None if row.endTime is None else epoch_s(where, "endTime", row.endTime)
+    return [Call(request=found, end_s=end_s, id=row.request_id)]
 
 
 def _body(where: str, messages: msgspec.Raw) -> str | None:
