@@ -96,9 +96,12 @@ class Sends:
         self.give_up_ns = max(self.give_up_ns, due_ns + round(self._share.job.drain_s * 1e9))
 
     def _drop(self, position: int) -> int:
-        """How many requests go with this one."""
-        followers = self._waiting.pop(self._due[position].index, [])
-        return 1 + sum(map(self._drop, followers))
+        """How many requests go with this one: a session may have thousands of turns."""
+        count, dropped = 0, [position]
+        while dropped:
+            count += 1
+            dropped += self._waiting.pop(self._due[dropped.pop()].index, [])
+        return count
 
     def _set(self) -> None:
         if self._queue:

@@ -445,6 +445,13 @@ def test_a_turn_that_would_leave_after_the_window_is_not_sent_unless_all_is_want
     assert [timing.index for timing in everything] == [10, 11, 12, 13]
 
 
+def test_a_long_session_that_is_not_sent_any_more_is_dropped_whole(serve: Serve) -> None:
+    """A thousand turns and more, as coding agents have them."""
+    think_s = [None, 0.05, *[0.5] * 1200]
+    due = turns(*think_s, due_s=[0.0001 * number for number in range(len(think_s))])
+    assert [timing.index for timing in replayed(job(serve(), due)).timings] == [10, 11]
+
+
 def test_a_failed_turn_does_not_end_its_session(serve: Serve) -> None:
     due = turns(None, 0.0, 0.0, due_s=[0.0, 0.1, 0.2])
     timings = replayed(job(serve(Fault(fault="short_output")), due, run_to_end=True, allowed=3)).timings
