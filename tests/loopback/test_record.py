@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
+import trustme
 from recording import (
     STREAM_END,
     STREAM_HEAD,
@@ -410,16 +410,11 @@ def test_a_second_stop_ends_what_is_under_way(pair: Pair) -> None:
 
 
 def test_a_server_with_tls_is_reached_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if which("openssl") is None:
-        pytest.skip("needs the openssl command")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    made = ["openssl", *words, "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(made, check=True, capture_output=True)
+    authority, certificate = trustme.CA(), tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(certificate))
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    authority.issue_cert("localhost").configure_cert(context)
     heads: list[bytes] = []
 
     def serve(listener: socket.socket) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import trustme
 
 from autotune.domain.slo import Sla
 from autotune.domain.timing import Timing
@@ -318,26 +318,13 @@ def test_a_server_that_never_answers_times_out_and_one_that_streams_is_cut_off(
 # -- https ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate of 127.0.0.1 that signs itself, and its key, in one file."""
-    both = tmp_path / "both.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    subprocess.run(
-        [*command, "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")],
-        check=True,
-        capture_output=True,
-    )
-    both.write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "cert.pem").read_bytes())
-    return both
-
-
 def test_https_is_spoken_and_its_certificate_is_checked(
-    host: Callable[..., Host], certificate: Path, monkeypatch: pytest.MonkeyPatch
+    host: Callable[..., Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    authority, certificate = trustme.CA(), tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(certificate))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
     there = host(answering(WHOLE), tls)
     refused = only(job(there, scheme="https"))
     assert refused.error is not None
