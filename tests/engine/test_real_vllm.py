@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from serving import MODEL, PYTHON, ROOT, serving
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-vllm/bin/python"
 AUTOTUNE = Path(sys.executable).with_name("autotune")
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 CONFIG = f"""
-model: {ROOT}/models/smollm2-135m
+model: {MODEL}
 variants: {{int8: {ROOT}/models/smollm2-135m-w8a8}}
 workload: {ROOT}/workloads/azure-conv-cpu.csv
 engine_python: {PYTHON}
@@ -90,31 +86,7 @@ def test_the_gate_refuses_int8_weights_at_two_percent(
 
 def test_the_tuned_configuration_serves(study: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     run, _ = study
-    server = subprocess.Popen(
-        [run / "serve.sh", "--port", "8310", "--host", "127.0.0.1"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
-    )
-    try:
-        body = {"model": str(ROOT / "models/smollm2-135m"), "prompt": "The capital of France is"}
-        answer = _post("http://127.0.0.1:8310/v1/completions", body, within_s=180, server=server)
-        assert answer["usage"]["completion_tokens"] > 0
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def _post(url: str, body: object, *, within_s: float, server: subprocess.Popen[bytes]) -> Any:
-    """The answer, once the server is up; waits on the server's exit between attempts."""
-    for _ in range(int(within_s)):
-        try:
-            return httpx.post(url, json=body, timeout=60, trust_env=False).raise_for_status().json()
-        except httpx.TransportError:
-            try:
-                server.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                continue
-            raise AssertionError(f"serve.sh ended with {server.returncode}") from None
-    raise AssertionError(f"no answer within {within_s:.0f} s")
+    with serving([run / "serve.sh"], 8310, within_s=180) as url:
+        body = {"model": str(MODEL), "prompt": "The capital of France is"}
+        answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60, trust_env=False)
+    assert answer.raise_for_status().json()["usage"]["completion_tokens"] > 0
