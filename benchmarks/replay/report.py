@@ -54,13 +54,18 @@ def _middle(records: Sequence[Record], pick: Callable[[Figures], float | None]) 
     return round(median(found), 5) if found else None
 
 
+def _short(reason: str) -> str:
+    """Without the last words of the client, which stay in raw.json."""
+    return reason.partition("; it said:")[0]
+
+
 def cell(client: str, streams: int, records: Sequence[Record]) -> Cell:
     """The medians of one client's trials at one level."""
     return Cell(
         client=client,
         streams=streams,
         trials=sum(one.figures is not None for one in records),
-        reason=next((one.reason for one in records if one.reason), None),
+        reason=next((_short(one.reason) for one in records if one.reason), None),
         events_per_s=_middle(records, lambda one: one.events_per_s),
         asked_rps=_middle(records, lambda one: one.asked_rps),
         offered_rps=_middle(records, lambda one: one.offered_rps),
@@ -231,7 +236,9 @@ def render(folder: Path) -> None:
     lines = [
         f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}, "
         f"Python {machine['python']}; "
-        + ", ".join(f"{name} {version or 'not installed'}" for name, version in versions.items())
+        + ", ".join(
+            f"{name} {version or 'not installed'}" for name, version in versions.items() if name != SPLIT
+        )
         + f". Loads of {setting.seconds:g} s, the first {setting.lead_s:g} s left out; medians of trials.",
         "",
         *_summary(head),
