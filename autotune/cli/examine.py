@@ -81,7 +81,8 @@ def _client(own: OwnError) -> Iterator[Finding]:
         status="ok" if own.send_error_p99_s <= LATE_S else "warn",
         subject="sends",
         meaning=f"{show_duration(own.send_error_p99_s)} after their due time at p99; "
-        f"{own.cpu_s_per_event * 1e6:.0f} µs of CPU a token event, {own.client.workers} worker processes",
+        f"{own.cpu_s_per_event * 1e6:.0f} µs of CPU a token event, "
+        f"{own.client.workers} worker {'process' if own.client.workers == 1 else 'processes'}",
     )
     if own.server_late_p99_s > BUSY_S:
         late = show_duration(own.server_late_p99_s)
