@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_tile")
+"""Those that decide what vLLM can run on a CPU, and how fast, as Linux calls them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

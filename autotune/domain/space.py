@@ -26,6 +26,7 @@ class Parameter:
     Every parameter is discrete: a change costs a launch and often a compilation, so that few,
     log-spaced levels are worth more than a continuum. `ordered` levels are ranked for the sampler.
     `default` is what the engine does when the setting is left out; a point that holds it emits no flag.
+    `cpu_lacks` names an instruction set: with it, nothing but the default is worth a trial.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Parameter:
     default: Value
     ordered: bool
     why: str = ""
+    cpu_lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class Preset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """A level that provably cannot run here, with its reason."""
+    """A level that provably cannot run here, or is not worth a trial here, with its reason."""
 
     parameter: str
     level: Value

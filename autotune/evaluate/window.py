@@ -78,7 +78,8 @@ def own_error(bench: Bench) -> OwnError:
 def warm_up(bench: Bench, endpoint: Endpoint) -> None:
     """A few unmeasured requests, short to long: late kernels and lazy set-up are paid here.
 
-    Raises `EngineError` when none of them is answered.
+    They may take what a start may take: a slow engine is one to be measured, not a dead one. Raises
+    `EngineError` when none of them is answered.
     """
     shapes = sorted(bench.workload.requests, key=lambda request: request.prompt_tokens)
     step = max((len(shapes) - 1) // (WARM_UP - 1), 1)
@@ -86,30 +87,30 @@ def warm_up(bench: Bench, endpoint: Endpoint) -> None:
     due = tuple(
         Due(index=-1 - position, due_s=0.0, request=one, measured=True) for position, one in enumerate(chosen)
     )
-    for frame in replaying.replay(_job(bench, endpoint, due, salt="warm-up", run_to_end=True)):
+    for frame in replaying.replay(_job(bench, endpoint, due, salt="warm-up", warm_up=True)):
         if isinstance(frame, replaying.Replayed) and not any(timing.finished for timing in frame.timings):
             raise EngineError(f"the engine answers no request: {frame.timings[0].error}")
 
 
 def _job(
-    bench: Bench, endpoint: Endpoint, due: tuple[Due, ...], *, salt: str, run_to_end: bool
+    bench: Bench, endpoint: Endpoint, due: tuple[Due, ...], *, salt: str, warm_up: bool = False
 ) -> replaying.Job:
     outputs = [one.request.output_tokens for one in due if one.measured]
-    sla = bench.run.sla
+    run, sla = bench.run, bench.run.sla
     return replaying.Job(
         url=endpoint.url,
         key=endpoint.key,
         model=endpoint.model,
         vocabulary=bench.run.model.vocab_size,
         block_tokens=bench.workload.block_tokens,
-        seed=bench.run.seed,
+        seed=run.seed,
         salt=salt,
         cache_salt=secrets.token_hex(8),
         due=due,
         sla=sla,
         allowed=tuple(allowed_bad(slo, expected_values(slo, outputs)) for slo in sla.slos),
-        run_to_end=run_to_end,
-        drain_s=max(DRAIN_S, *(2 * slo.limit_s for slo in sla.slos)),
+        run_to_end=warm_up,
+        drain_s=run.start_deadline_s if warm_up else max(DRAIN_S, *(2 * slo.limit_s for slo in sla.slos)),
     )
 
 
@@ -143,7 +144,7 @@ def _attempt(loaded: Loaded, index: int, speed: float) -> Generator[Event, None,
         CpuUse.now(members(engine.owned), run.hardware.cpu.core_ids),
         time.monotonic(),
     )
-    job = _job(loaded.bench, endpoint, due, salt=f"{loaded.phase}-{speed:.4g}", run_to_end=False)
+    job = _job(loaded.bench, endpoint, due, salt=f"{loaded.phase}-{speed:.4g}")
     replayed = None
     for frame in replaying.replay(job):
         if isinstance(frame, replaying.Replayed):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from autotune.domain.hardware import INSTRUCTION_SETS
 from autotune.domain.space import Parameter, Preset, Rule, SearchSpace, Value
 from autotune.errors import InputError
 from autotune.formats.yaml_nodes import Document, Entry, nearest, show
@@ -89,7 +90,7 @@ class _Reader:
 
     def _parameter(self, name: str, entry: Entry) -> Parameter:
         tunable = self._tunable(name, entry.key) if self.vllm else None
-        fields = self.file.mapping(entry.value, name, ("default",), ("levels", "range", "why"))
+        fields = self.file.mapping(entry.value, name, ("default",), ("levels", "range", "why", "cpu_lacks"))
         if ("levels" in fields) == ("range" in fields):
             raise self.file.error(
                 entry.key, f"{name} needs either `levels` or `range`", "for example levels: [256, 512, 1024]"
@@ -113,7 +114,17 @@ class _Reader:
             default=self._default(fields["default"].value, name, levels, tunable),
             ordered=numeric,
             why=self.file.text(fields["why"].value, "why") if "why" in fields else "",
+            cpu_lacks=self._instructions(fields["cpu_lacks"].value) if "cpu_lacks" in fields else "",
         )
+
+    def _instructions(self, node: yaml.Node) -> str:
+        """An instruction set that we look for."""
+        name = self.file.text(node, "cpu_lacks")
+        if name not in INSTRUCTION_SETS:
+            raise self.file.error(
+                node, f"unknown instruction set {name!r}", f"one of {', '.join(INSTRUCTION_SETS)}"
+            )
+        return name
 
     def _tunable(self, name: str, node: yaml.Node) -> Tunable:
         """What is known of a vLLM setting; refuses what it does not know or must not be varied."""

@@ -103,7 +103,8 @@ def _cores(machine: Hardware) -> Finding:
         meaning = f"{cpu.name}, one core: the load generator and the engine will disturb each other"
         return Finding(status="warn", subject="CPU", meaning=meaning)
     isa = f", {' '.join(cpu.isa)}" if cpu.isa else ""
-    return Finding(status="ok", subject="CPU", meaning=f"{cpu.name}, {cpu.cores} cores{isa}")
+    slow = "" if machine.gpus or "avx512_bf16" in cpu.isa else "; no avx512_bf16: bfloat16 is slow here"
+    return Finding(status="ok", subject="CPU", meaning=f"{cpu.name}, {cpu.cores} cores{isa}{slow}")
 
 
 def _memory(machine: Hardware) -> Finding:

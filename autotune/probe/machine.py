@@ -11,11 +11,10 @@ from typing import Any
 
 import psutil
 
-from autotune.domain.hardware import Cpu, Gpu, Hardware
+from autotune.domain.hardware import INSTRUCTION_SETS, Cpu, Gpu, Hardware
 from autotune.errors import SetupError
 
 _CPUINFO = Path("/proc/cpuinfo")
-_ISA = ("avx2", "avx512f", "avx512_bf16", "amx_tile")  # those that decide what vLLM can run on a CPU
 
 
 def hardware(gpus: tuple[int, ...] | None) -> Hardware:
@@ -70,7 +69,7 @@ def _cpu() -> Cpu:
         core_ids=core_ids,
         memory_bytes=memory.total,
         available_bytes=memory.available,
-        isa=tuple(flag for flag in _ISA if flag in flags),
+        isa=tuple(flag for flag in INSTRUCTION_SETS if flag in flags),
     )
 
 

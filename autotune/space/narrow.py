@@ -49,7 +49,8 @@ def narrow(
         longest_model_len=_longest_model_len(defaults, model),
         least_parallel={name: _smallest(offered, name) for name in PARALLEL},
     )
-    exclusions = _exclusions(offered, space.rules, site)
+    pointless = _pointless(parameters, hardware)
+    exclusions = (*pointless, *_exclusions(_without(offered, pointless), space.rules, site))
     _refuse_lost_defaults(space, defaults, exclusions)
     kept = _without(offered, exclusions)
     left = tuple(
@@ -214,6 +215,19 @@ def _size(defaults: Mapping[str, Value], name: str) -> int:
 
 def _smallest(offered: Offered, name: str) -> int:
     return min((level for level in offered.get(name, ()) if isinstance(level, int)), default=1)
+
+
+def _pointless(parameters: Sequence[Parameter], hardware: Hardware) -> tuple[Exclusion, ...]:
+    """Levels that the space itself calls not worth a trial on a processor such as this one."""
+    return tuple(
+        Exclusion(
+            parameter=one.name, level=level, reason=f"worth a trial only on a CPU without {one.cpu_lacks}"
+        )
+        for one in parameters
+        if one.cpu_lacks in hardware.cpu.isa
+        for level in one.levels
+        if level != one.default
+    )
 
 
 def _exclusions(offered: Offered, rules: Sequence[Rule], site: Site) -> tuple[Exclusion, ...]:

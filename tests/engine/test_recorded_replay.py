@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -47,7 +48,7 @@ class Twice:
 def server() -> Iterator[str]:
     command: list[str | Path] = [PYTHON, "-m", "vllm.entrypoints.cli.main", "serve", MODEL, "--enforce-eager"]
     memory = ["--kv-cache-memory-bytes", "600M", "--block-size", str(BLOCK)]
-    with serving([*command, *memory], PORT, within_s=300) as url:
+    with serving([*command, *memory, "--dtype", "float32"], PORT, within_s=300) as url:
         yield url
 
 
@@ -165,20 +166,28 @@ def test_lengths_come_again(singles: Twice, chats: Twice) -> None:
         assert traffic.replayed["exact_prompts"] == traffic.replayed["exact_outputs"] == requests
 
 
-def test_gaps_come_again_within_two_milliseconds(singles: Twice) -> None:
+def test_gaps_come_again(singles: Twice) -> None:
     recorded_s = pd.Series(sorted(row["offset_s"] for row in singles.rows)).diff()[1:]
-    sent_s = (singles.timings["sent_ns"].astype("int64").sort_values(ignore_index=True) / 1e9).diff()[1:]
+    due_s, sent_s = (
+        (singles.timings[name].astype("int64").sort_values(ignore_index=True) / 1e9).diff()[1:]
+        for name in ("due_ns", "sent_ns")
+    )
     assert len(sent_s) == SINGLES - 1
-    assert (recorded_s - sent_s).abs().max() < 0.002
+    assert (recorded_s - due_s).abs().max() < 0.00001  # a recording is in microseconds
+    assert (recorded_s - sent_s).abs().median() < 0.002  # all of them, unless the machine has other work
 
 
-def test_pauses_in_a_chat_come_again_within_two_milliseconds(chats: Twice) -> None:
+def test_pauses_in_a_chat_come_again(chats: Twice) -> None:
     """The replay's requests are in order of their due times, and chats do not overlap."""
     recorded_s = [row["think_s"] for row in chats.rows if row.get("think_s") is not None]
-    assert recorded_s == pytest.approx([PAUSE_S] * CHATS * (len(ASKED) - 1), abs=0.05)
-    ended, sent = (chats.timings[name].astype("int64") / 1e9 for name in ("ended_ns", "sent_ns"))
-    pauses_s = [sent[at] - ended[at - 1] for at in range(len(sent)) if at % len(ASKED)]
-    assert pauses_s == pytest.approx(recorded_s, abs=0.002)
+    assert len(recorded_s) == CHATS * (len(ASKED) - 1)
+    assert min(recorded_s) >= PAUSE_S
+    ended, due, sent = (
+        chats.timings[name].astype("int64") / 1e9 for name in ("ended_ns", "due_ns", "sent_ns")
+    )
+    later = [at for at in range(len(sent)) if at % len(ASKED)]
+    assert [due[at] - ended[at - 1] for at in later] == pytest.approx(recorded_s, abs=0.00001)
+    assert median(sent[at] - due[at] for at in later) < 0.002
 
 
 def test_single_requests_share_what_vllm_counts(singles: Twice) -> None:

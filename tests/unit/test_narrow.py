@@ -120,11 +120,23 @@ def levels(space: SearchSpace) -> dict[str, tuple[Value, ...]]:
 # -- the shipped spaces ---------------------------------------------------------------------------
 
 
-def test_on_two_cores_with_avx512_the_cpu_space_stays_whole() -> None:
+def test_on_two_cores_that_multiply_bfloat16_only_float32_leaves_the_cpu_space() -> None:
     shipped = load_space(SPACES / "vllm-cpu.yaml")
     space, exclusions = narrowed(shipped)
+    assert [str(exclusion) for exclusion in exclusions] == [
+        "dtype=float32: worth a trial only on a CPU without avx512_bf16"
+    ]
+    assert set(levels(shipped)) - set(levels(space)) == {"dtype"}
+    assert [preset.name for preset in space.presets] == ["all-cores", "all-cores-short-prefills"]
+
+
+def test_without_bfloat16_instructions_float32_is_the_first_thing_to_try() -> None:
+    cpu = replace(CPU, isa=("avx2", "avx512f"))
+    space, exclusions = narrowed(
+        load_space(SPACES / "vllm-cpu.yaml"), Hardware(cpu=cpu, gpus=(), driver=None)
+    )
     assert exclusions == ()
-    assert space == shipped
+    assert space.presets[0].settings == {"threads": "all", "dtype": "float32"}
 
 
 def test_on_one_core_without_avx512_threads_and_fp8_kv_are_gone_with_their_presets() -> None:

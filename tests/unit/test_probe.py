@@ -680,6 +680,7 @@ def test_no_gpu_is_in_order_for_a_cpu_engine(sound: dict[str, Any], tmp_path: Pa
         **sound | {"engine_python": python_with(tmp_path / "cpu", "vllm 0.32.0+cpu"), "gpus": ()}
     )
     assert found["GPUs"] == ("ok", "none: the CPU serves")
+    assert found["CPU"][1].endswith("no avx512_bf16: bfloat16 is slow here")
     assert found["engine"][0] == "ok"
 
 

@@ -40,6 +40,7 @@ def test_the_shipped_cpu_space_says_what_the_engine_does_by_itself() -> None:
         "kv_cache_dtype": "auto",
         "enable_prefix_caching": True,
         "threads": "auto",
+        "dtype": "auto",
         "enforce_eager": False,
     }
     assert space.fixed == {"kv_cache_memory_bytes": 629_145_600}  # 600 · 2^20
@@ -47,6 +48,7 @@ def test_the_shipped_cpu_space_says_what_the_engine_does_by_itself() -> None:
         "kv_cache_dtype",
         "enable_prefix_caching",
         "threads",
+        "dtype",
         "enforce_eager",
     ]
 
@@ -172,6 +174,12 @@ WRONG = {
         6,
         "threads is a setting of cpu, the space is for cuda",
         "leave it out",
+    ),
+    "other instructions": (
+        HEAD + "  dtype: {levels: [auto, float32], default: auto, cpu_lacks: avx1024}\n",
+        6,
+        "unknown instruction set 'avx1024'",
+        "one of avx2, avx512f, avx512_bf16, amx_tile",
     ),
     "no parameters": (HEAD.strip() + " {}\n", 5, "a space without parameters", "at least one"),
     "parameters a list": (HEAD.strip() + " []\n", 5, "parameters is not a mapping", "name: value"),

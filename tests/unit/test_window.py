@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from report_fixtures import RUN
 
+from autotune import replay as replaying
 from autotune.domain.client import Client
+from autotune.domain.launch import Endpoint, StartFacts
 from autotune.domain.run import Run
 from autotune.domain.slo import Sla
 from autotune.domain.timing import Timing
-from autotune.errors import ReplayError
-from autotune.evaluate.window import _refuse_void
+from autotune.domain.workload import Request, Workload
+from autotune.engine import vllm
+from autotune.errors import EngineError, ReplayError
+from autotune.evaluate.window import Bench, _refuse_void, warm_up
 
 MS = 1_000_000
+CLIENT = Client(
+    workers=1,
+    send_lag_p99_s=0.0,
+    loop_lag_p99_s=0.0,
+    cpu_s=0.1,
+    cpu_share=0.1,
+    waited_share=None,
+    reconnects=0,
+)
 
 
 def sent(late_ms: int, first_ms: int) -> Timing:
@@ -37,16 +52,7 @@ def judge_machine(
     """Raise what the window is void for."""
     engine = replace(RUN.engine, device=device)  # type: ignore[arg-type]
     run: Run = replace(RUN, engine=engine, sla=Sla.parse([sla]))
-    client = Client(
-        workers=1,
-        send_lag_p99_s=late_ms / 1e3,
-        loop_lag_p99_s=0.0,
-        cpu_s=0.1,
-        cpu_share=0.1,
-        waited_share=None,
-        reconnects=0,
-    )
-    _refuse_void(run, client, foreign, timings)
+    _refuse_void(run, replace(CLIENT, send_lag_p99_s=late_ms / 1e3), foreign, timings)
 
 
 def test_a_late_client_voids_the_window() -> None:
@@ -66,3 +72,28 @@ def test_work_of_others_voids_a_window_of_an_engine_on_the_cpu_alone() -> None:
     judge_machine(sent(0, 100), sla="ttft_p50=500ms", device="cpu", foreign=0.1)
     with pytest.raises(ReplayError, match=r"other programs took 11% of the processor .*, allowed 10%"):
         judge_machine(sent(0, 100), sla="ttft_p50=500ms", device="cpu", foreign=0.11)
+
+
+def test_a_warm_up_may_take_as_long_as_a_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jobs: list[replaying.Job] = []
+
+    def nothing_finishes(job: replaying.Job) -> Iterator[replaying.Replayed]:
+        jobs.append(job)
+        cut_off = replace(sent(0, 100), finished=False, error="still running when the window closed")
+        yield replaying.Replayed(timings=(cut_off,), curtailed=False, client=CLIENT)
+
+    monkeypatch.setattr(replaying, "replay", nothing_finishes)
+    request = Request(offset_s=0.0, prompt_tokens=8, output_tokens=2)
+    bench = Bench(
+        run=replace(RUN, start_deadline_s=77.0),
+        engine=vllm,
+        workload=Workload(name="one", source="one.csv", sha256="", requests=(request,)),
+        folder=tmp_path,
+        quality_text="",
+        owned=lambda owned: None,
+        disowned=lambda owned: None,
+    )
+    endpoint = Endpoint(url="http://127.0.0.1:1", key="", model="m", facts=StartFacts(start_s=1.0))
+    with pytest.raises(EngineError, match="answers no request: still running"):
+        warm_up(bench, endpoint)
+    assert [job.drain_s for job in jobs] == [77.0]
